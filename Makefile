@@ -1,10 +1,10 @@
 # make tables: reproduce the paper's tables at a small size.    make test: run the tests.
-# Both install the environment first. GPU=1 installs the one for NVIDIA GPUs, which later calls keep;
-# GPU= goes back to the other.
+# Both install the environment first. GPU=1 installs the environment for NVIDIA GPUs, which later
+# calls keep; GPU= goes back to the environment for CPUs.
 
 PYTHONS := python3.13 python3.12 python3.11 python3
 FITS := import sys, ensurepip; sys.exit(not (3, 11) <= sys.version_info < (3, 14))
-PYTHON ?= $(firstword $(foreach one,$(PYTHONS),$(shell $(one) -c "$(FITS)" 2> /dev/null && echo $(one))))
+PYTHON ?= $(firstword $(foreach python,$(PYTHONS),$(shell $(python) -c "$(FITS)" 2> /dev/null && echo $(python))))
 CORES ?= 4
 WORKERS ?= 2
 GPU ?= $(if $(wildcard .venv/gpu),1)
@@ -21,17 +21,17 @@ NUMERIC := tests/algorithms tests/training/conformance \
 	$(foreach name,drop_in forward generation savings trainer ungraded,tests/training/test_$(name).py)
 
 .PHONY: help setup foreign tables studies baseline arena arena-record arena-pooled arena-tuning arena-real \
-	arena-real-tuning test test-all test-docs \
+	arena-real-tuning arena-minif2f arena-minif2f-tuning test test-all test-docs \
 	test-faults test-gpu test-processors test-versions mutants gpu bench docs docs-serve \
 	figures-of-docs lint lock dist clean
 
 help:
-	@sed -n 's/^\([a-z-]*\):[^#]*## /make \1\t/p' Makefile | expand -t 24
+	@sed -n 's/^\([a-z0-9-]*\):[^#]*## /make \1\t/p' Makefile | expand -t 28
 
 setup: $(STAMP)  ## install the environment into .venv, and Lean if there is none
 
 # The stamp says that the environment is complete, so it is deleted before anything changes. Without
-# it, as after an interruption or for the other lock, the environment is made again.
+# the stamp, as after an interruption or for the other lock file, the environment is made again.
 $(STAMP): $(LOCK) pyproject.toml $(FOREIGN)
 	@test "$$(uname)" = Linux || { \
 		echo "The pipeline needs Linux, but this is $$(uname): use the container (docs/servers.md)," \
@@ -58,7 +58,7 @@ studies: setup  ## ablations of RAPID; writes reports/studies/report.html
 	$(ACTIVATE) snakemake --cores $(CORES) studies
 	@cat reports/studies/tables.txt
 
-# The quick one is an overlay on the whole study (docs/baseline.md).
+# The quick study is an overlay on the whole study (docs/baseline.md).
 BASELINE_NAME := baseline$(patsubst --%,-%,$(BASELINE))
 baseline: setup  ## why RAPID is better without its baseline  (BASELINE=--quick: in minutes)
 	$(ACTIVATE) snakemake --cores $(CORES) --configfile params.yaml \
@@ -66,7 +66,8 @@ baseline: setup  ## why RAPID is better without its baseline  (BASELINE=--quick:
 	@cat experiments/$(BASELINE_NAME)/reports/studies/tables.txt
 
 # Separate experiments, which can be resumed like all others (docs/arena.md). With ALGORITHM=mine
-# RATE=1.0e-4 only mine and PG are run, and compared with experiments/arena-results.csv.
+# RATE=1.0e-4 only the algorithm `mine` and PG are run. Their results are compared with those in
+# experiments/arena-results.csv.
 ARENA_NAME := arena$(patsubst --%,-%,$(ARENA))
 RATE ?= 1.0e-4
 # A variant such as rapid-H8,reuse=2 is in experiments/arena-rapid-H8-reuse-2.
@@ -99,15 +100,17 @@ arena-pooled: setup  ## test the arena's claims on both recorded runs; writes ex
 		--raw $(RAW) --earlier experiments/arena-results-earlier.csv \
 		--output experiments/arena-pooled.txt
 
-# The arena on a real model, seed by seed (docs/arena-real.md). Each seed is recorded as soon as it is
-# finished, and its models are deleted. Recorded seeds are not run again, also on another machine.
-# $(1): parameter files; $(2): where names of archives begin; $(3): seeds; $(4): parameters with one seed.
-REAL := experiments/arena-real.yaml $(if $(ARENA),experiments/arena-real$(patsubst --%,-%,$(ARENA)).yaml)
-REAL_NAME := arena-real$(patsubst --%,-%,$(ARENA))
-REAL_ARCHIVES := experiments/$(if $(ARENA),$(REAL_NAME)/)$(REAL_NAME)
-REAL_REPORT := experiments/$(REAL_NAME)/reports/arena
-REAL_TUNING := experiments/arena-real.yaml experiments/arena-real-tuning.yaml
-SEEDS ?= $(if $(ARENA),1 2 3,1 2 3 4 5 6 7 8)
+# Further arenas, which are run seed by seed (docs/arena-real.md, docs/arena-minif2f.md). A seed is
+# recorded as soon as it is finished, and its models are deleted. Recorded seeds are not run again,
+# even on another machine.
+SUFFIX := $(patsubst --%,-%,$(ARENA))
+BLOCKS = experiments/$@.yaml $(if $(ARENA),experiments/$@$(SUFFIX).yaml)
+BLOCKS_NAME = $@$(SUFFIX)
+ARCHIVES = experiments/$(if $(ARENA),$(BLOCKS_NAME)/)$(BLOCKS_NAME)
+BLOCKS_REPORT = experiments/$(BLOCKS_NAME)/reports/arena
+BLOCKS_TUNING = experiments/$(@:-tuning=).yaml experiments/$@.yaml
+# $(1): parameter files; $(2): beginning of the archives' paths; $(3): seeds; $(4): parameters that
+# select the seed $$seed.
 define run_blocks
 	$(ACTIVATE) python -m reports.record --configfile params.yaml $(1) --archives $(2) --unpack
 	$(ACTIVATE) set -e; for seed in $(3); do \
@@ -115,21 +118,35 @@ define run_blocks
 		python -m reports.record --configfile params.yaml $(1) --archives $(2) --pack $$seed --prune; \
 	done
 endef
+# $(1): the benchmark; $(2): its seeds.
+define run_arena_in_blocks
+	$(call run_blocks,$(BLOCKS),$(ARCHIVES),$(or $(SEEDS),$(if $(ARENA),1 2 3,$(2))),fields: {$(1): {seeds: [$$seed]}})
+	$(ACTIVATE) set -e; files="--configfile params.yaml $(BLOCKS)"; \
+		if python -m reports.record $$files --archives $(ARCHIVES) --complete; then \
+			snakemake --cores $(CORES) $$files -- arena; \
+			cp $(BLOCKS_REPORT)/results.csv $(ARCHIVES)-results.csv; \
+			cp $(BLOCKS_REPORT)/tables.txt $(ARCHIVES)-tables.txt; \
+			cat $(ARCHIVES)-tables.txt; \
+		fi
+endef
+# $(1): seeds of the tuning.
+define tune_in_blocks
+	$(call run_blocks,$(BLOCKS_TUNING),experiments/$@,$(1),tuning: {seeds: [$$seed]})
+	$(ACTIVATE) python -m reports.tuning --configfile params.yaml $(BLOCKS_TUNING) \
+		--record experiments/$@.csv --write experiments/$(@:-tuning=).yaml
+endef
 
 arena-real: setup  ## the arena on SmolLM2-135M, seed by seed  (SEEDS="1 2"; ARENA=--quick: in minutes)
-	$(call run_blocks,$(REAL),$(REAL_ARCHIVES),$(SEEDS),fields: {math: {seeds: [$$seed]}})
-	$(ACTIVATE) set -e; files="--configfile params.yaml $(REAL)"; \
-		if python -m reports.record $$files --archives $(REAL_ARCHIVES) --complete; then \
-			snakemake --cores $(CORES) $$files -- arena; \
-			cp $(REAL_REPORT)/results.csv $(REAL_ARCHIVES)-results.csv; \
-			cp $(REAL_REPORT)/tables.txt $(REAL_ARCHIVES)-tables.txt; \
-			cat $(REAL_ARCHIVES)-tables.txt; \
-		fi
+	$(call run_arena_in_blocks,math,1 2 3 4 5 6 7 8)
 
-arena-real-tuning: setup  ## tune its learning rates, on other problems
-	$(call run_blocks,$(REAL_TUNING),experiments/arena-real-tuning,101 102,tuning: {seeds: [$$seed]})
-	$(ACTIVATE) python -m reports.tuning --configfile params.yaml $(REAL_TUNING) \
-		--record experiments/arena-real-tuning.csv --write experiments/arena-real.yaml
+arena-real-tuning: setup  ## tune the learning rates of arena-real, on other problems
+	$(call tune_in_blocks,101 102)
+
+arena-minif2f: setup  ## the arena on made theorems with Lean, seed by seed  (SEEDS="1 2")
+	$(call run_arena_in_blocks,minif2f,$(shell seq 20))
+
+arena-minif2f-tuning: setup  ## tune the learning rates of arena-minif2f
+	$(call tune_in_blocks,101 102 103 104)
 
 arena-tuning: setup  ## tune the arena's learning rates, on other problems
 	$(ACTIVATE) snakemake --cores $(CORES) --configfile params.yaml $(TUNING) -- arena
@@ -141,7 +158,7 @@ test: setup  ## run the tests, with a tiny pipeline  (WORKERS=2)
 
 test-all: setup  ## run the slow tests too
 	$(ACTIVATE) $(PYTEST) -m "not gpu" --ignore=tests/end_to_end
-	$(ACTIVATE) python -m pytest -m "not gpu" tests/end_to_end  # one at a time: they use two cores
+	$(ACTIVATE) python -m pytest -m "not gpu" tests/end_to_end  # one at a time: each uses two cores
 
 test-docs: setup  ## run the short commands of the documents in a fresh clone
 	$(ACTIVATE) python -m tests.commands
@@ -161,7 +178,7 @@ test-versions: setup  ## test with the lowest and the newest packages  (PARTS=lo
 	$(ACTIVATE) python -m tests.versions $(PARTS) --workers $(WORKERS) $(if $(WRITE),--record)
 	$(if $(WRITE),$(ACTIVATE) python -m tests.documents --write)
 
-# Takes hours, one mutant at a time. Results are in mutants.jsonl, and are not made twice.
+# Takes hours, one mutant at a time. Mutants with a result in mutants.jsonl are not tested again.
 mutants: setup  ## change code at random, and see whether tests fail  (MUTANTS=--count=200)
 	$(ACTIVATE) python -m tests.mutants $(MUTANTS)
 

@@ -1,4 +1,4 @@
-"""Arithmetic: a chat model learns to add two numbers, with a reward function of the script.
+"""Arithmetic: a chat model learns to add two numbers, rewarded by a function in this script.
 
 What it shows: a dataset of chat prompts, a reward function of your own, and LoRA, in the shortest
 complete script.

@@ -1,14 +1,15 @@
 """Four GPUs: data parallel training by `accelerate launch`, with DeepSpeed's ZeRO-2.
 
 What it shows: the script is the same as for one GPU, and so are its results, up to rounding.
-accelerate starts it four times, and the processes divide each batch: n_step is for all together.
+accelerate starts it four times. The processes share each batch, so that n_step counts the
+completions of all four.
 
 Run:      pip install 'rapid-rl[graders]' deepspeed
           accelerate launch --num_processes 4 --use_deepspeed --zero_stage 2 four_gpus.py
 Prints:   processes: N (DEEPSPEED)
           mean reward: X in the first batch, Y in the last
 Takes:    not measured yet. It is meant for four GPUs
-Smoke:    DS_ACCELERATOR=cpu accelerate launch, with --num_processes 2 and --smoke; 23 seconds of
+Smoke:    run the second line with DS_ACCELERATOR=cpu, --num_processes 2 and --smoke: 23 seconds of
           CPU time (AMD EPYC), and 75 the first time, when DeepSpeed compiles
 """
 
@@ -31,7 +32,7 @@ arguments = parser.parse_args()
 
 settings: dict[str, Any] = {
     "H": 8,  # optimizer steps per sampled batch
-    "n_step": 64,  # completions per optimizer step of all processes
+    "n_step": 64,  # completions per optimizer step, over all processes
     "num_generations": 8,  # completions per question
     "micro_batch_size": "auto",  # the largest micro-batch that fits into memory
     "max_completion_length": 300,

@@ -2,7 +2,7 @@
 
 What it shows: the functions of rapid.rewards work in TRL's GRPOTrainer. With `--rapid` the trainer
 and its configuration come from rapid. The only other change is H, which GRPOTrainer does not have.
-Without H, RapidTrainer samples before each optimizer step, as GRPOTrainer does here.
+Without H, RapidTrainer would sample before each optimizer step, as GRPOTrainer does here.
 
 Run:      pip install 'rapid-rl[graders]'
           python grpo_then_rapid.py, and then with --rapid
@@ -32,7 +32,7 @@ arguments = parser.parse_args()
 
 settings: dict[str, Any] = {
     "per_device_train_batch_size": 8,
-    "gradient_accumulation_steps": 4,  # 32 completions of an optimizer step
+    "gradient_accumulation_steps": 4,  # 8 * 4 = 32 completions per optimizer step
     "num_generations": 8,  # completions per question
     "max_completion_length": 300,
     "learning_rate": 1e-6,

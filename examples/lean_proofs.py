@@ -1,9 +1,9 @@
 """Proofs: theorems of Lean 4, with proofs checked by lean_reward.
 
 What it shows: a row needs one column, `theorem`. A proof is correct if Lean's kernel accepts it
-without `sorry` and new axioms. The script generates theorems that need only core Lean, which the
-first call installs. `--dataset cat-searcher/minif2f-lean4` uses those of miniF2F, which need
-Mathlib (see docs/benchmarks.md). This has not been tried yet.
+without `sorry` or new axioms. The script generates theorems that need only core Lean, which the
+first call of lean_reward installs. `--dataset cat-searcher/minif2f-lean4` trains on the theorems of
+miniF2F, which need Mathlib (see docs/benchmarks.md). This option has not been tried yet.
 
 Run:      pip install 'rapid-rl[graders]'
           python lean_proofs.py
@@ -24,7 +24,9 @@ INSTRUCTION = "Prove this theorem in Lean 4, without sorry. Answer with one ```l
 
 parser = argparse.ArgumentParser(description="Train on theorems of Lean 4 with lean_reward.")
 parser.add_argument("--model", default="Qwen/Qwen2.5-0.5B-Instruct")
-parser.add_argument("--dataset", help="on the hub, with the column theorem or formal_statement")
+parser.add_argument(
+    "--dataset", help="a dataset on the hub with a column theorem or formal_statement"
+)
 parser.add_argument("--output", default="output/lean_proofs")
 parser.add_argument("--max_steps", type=int, default=100)
 parser.add_argument("--smoke", action="store_true", help="a tiny model and a few steps")
@@ -47,7 +49,7 @@ if arguments.smoke:
 
 
 def build_row(a: int, b: int) -> dict:
-    """Return a row with a theorem: if ax + 1 = ab + 1, then x = b."""
+    """Return a row with this theorem: if ax + 1 = ab + 1, then x = b."""
     return {"theorem": f"theorem linear (x : Nat) (h : {a} * x + 1 = {a * b + 1}) : x = {b} := by"}
 
 

@@ -1,15 +1,15 @@
-"""Training on logged completions, which another policy sampled, and their log-probs.
+"""Training on logged completions, which another policy sampled, with their log-probs.
 
 What it shows: TRL's `rollout_func` returns logged completions, so that nothing is sampled. With
-`use_rollout_logps=True` RAPID's importance weights use their log-probs as those of the behaviour
-policy. Each line of the log has a prompt and `num_generations` completions of it:
+`use_rollout_logps=True` RAPID computes its importance weights from the logged log-probs, which are
+those of the behaviour policy. Each line of the log has a prompt and `num_generations` completions:
 
     {"prompt": "1 + 2 =", "completion_ids": [[12, 1], ...], "logprobs": [[-0.7, -0.1], ...],
      "reward": [1.0, ...]}
 
 The prompt is the whole text that the policy read, with the chat template. Completions are token
-ids, because their text might be tokenized differently. Log-probs are natural logarithms, at the
-temperature of sampling, which `temperature` has to repeat.
+ids, because their text might be tokenized differently. Log-probs are natural logarithms at the
+temperature of sampling. Set `temperature` to this value too.
 
 Run:      pip install rapid-rl
           python logged_completions.py --log completions.jsonl
@@ -37,7 +37,7 @@ settings: dict[str, Any] = {
     "use_rollout_logps": True,
     "H": 1,  # optimizer steps per batch that is read from the log
     "n_step": 32,  # completions per optimizer step
-    "num_generations": 8,  # completions per line of the log
+    "num_generations": 8,  # completions per prompt, as in the log
     "temperature": 1.0,
     "learning_rate": 1e-6,
     "gradient_checkpointing": False,
@@ -53,12 +53,12 @@ rows = {row["prompt"]: row for row in log}
 
 
 def read_completions(prompts: list[str], trainer: RapidTrainer) -> dict[str, list]:
-    """Return a logged completion for each prompt; a prompt is repeated for each of its group."""
-    first, size = trainer.accelerator.process_index * len(prompts), trainer.num_generations
+    """Return a logged completion for each prompt. TRL passes a prompt once per completion."""
+    first_index, size = trainer.accelerator.process_index * len(prompts), trainer.num_generations
     batch = {"prompt_ids": [trainer.processing_class(prompt)["input_ids"] for prompt in prompts]}
     for column in ("completion_ids", "logprobs", "reward"):
         groups = [rows[prompt][column] for prompt in prompts]
-        batch[column] = [group[index % size] for index, group in enumerate(groups, first)]
+        batch[column] = [group[i % size] for i, group in enumerate(groups, first_index)]
     return batch
 
 

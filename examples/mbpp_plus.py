@@ -1,4 +1,4 @@
-"""Programs: MBPP+ from the hub, with completions run against its tests by code_reward.
+"""Programs: MBPP+ from the hub, with code_reward, which runs completions on the tests of MBPP+.
 
 What it shows: code_reward reads the columns of MBPP+. Completions run in a sandbox, without access
 to files, the network or the expected outputs. Your own tasks need one column, `tests`, with a list

@@ -1,8 +1,8 @@
 """A tiny model and generated rows, with which the examples run if `--smoke` is set.
 
 A smoke run shows in seconds that a script works, without a network and without a GPU. Rewards are
-random, because the model's weights are. If you copy an example, leave out this file and the lines
-that import it.
+random, because the weights of the model are random. If you copy an example, leave out this file and
+the branch `if arguments.smoke`, which imports it.
 """
 
 import atexit
@@ -29,11 +29,12 @@ ANSWERS = [*map(str, range(8, 13)), *(f"\\boxed{{{number}}}" for number in range
 ANSWERS += [f"\n```python\ndef add_{n}(x):\n    return x + {n}\n```\n" for n in (1, 2, 3)]
 ANSWERS += ["\n```lean\nomega\n```\n", "\n```lean\nskip\n```\n"]
 CHAT_TEMPLATE = "{% for message in messages %}{{ message.content }} {% endfor %}"
-# Templates of rows with the columns of datasets on the hub. A name in braces stands for a number.
+# Templates of rows by dataset, with the columns that the dataset has on the hub. A name in braces
+# stands for a number.
 ROWS: dict[str, dict[str, Any]] = {
     "openai/gsm8k": {"question": "What is {a} + {b}?", "answer": "{a} + {b} = {sum}\n#### {sum}"},
     "evalplus/mbppplus": {
-        "task_id": "90{a}{b}",  # no id of MBPP+
+        "task_id": "90{a}{b}",  # MBPP+ has no such ids
         "prompt": "Write a function to add {b} to a number.",
         "code": "def add_{b}(x):\n    return x + {b}",
         "test_list": ["assert add_{b}({a}) == {sum}"],
@@ -49,6 +50,7 @@ ROWS: dict[str, dict[str, Any]] = {
 # Sizes that replace those of an example, if the example sets them.
 SIZES = {"H": 2, "n_step": 32, "micro_batch_size": 16}
 SIZES |= {"per_device_train_batch_size": 16, "gradient_accumulation_steps": 2}
+# Settings of all smoke runs.
 SETTINGS: dict[str, Any] = {"num_generations": 4, "max_completion_length": 4, "logging_steps": 2}
 SETTINGS |= {"use_cpu": True, "bf16": False, "save_strategy": "no", "report_to": []}
 

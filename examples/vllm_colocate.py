@@ -1,8 +1,8 @@
 """Sampling by vLLM in the trainer's process, on the GPU that also trains.
 
 What it shows: `use_vllm=True, vllm_mode="colocate"`, as in GRPOTrainer. vLLM's engine has the
-policy's precision and weights. It takes `vllm_gpu_memory_utilization` of the GPU's memory, and
-micro-batches use the rest.
+precision and the weights of the policy. The share `vllm_gpu_memory_utilization` of the GPU's memory
+is vLLM's, and micro-batches use the rest.
 
 Run:      pip install 'rapid-rl[graders,vllm]'
           python vllm_colocate.py

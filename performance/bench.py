@@ -24,7 +24,7 @@ ENVIRONMENT = {
     "TOKENIZERS_PARALLELISM": "false",
     "HF_HUB_OFFLINE": "1",
     "TRANSFORMERS_VERBOSITY": "error",
-    "TQDM_DISABLE": "1",  # for child processes; in this process tqdm is imported already
+    "TQDM_DISABLE": "1",  # for child processes; this process has imported tqdm already
     # `torch.cuda.is_available` then asks the driver's library. Otherwise it would initialise CUDA,
     # and processes that are forked later could not use CUDA.
     "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
@@ -55,9 +55,13 @@ def main(arguments: list[str] | None = None) -> int:
     skipped = {*models.MODEL_NAMES} - {*model_names}
     load_subject = cache(partial(models.load_subject, tiny=options.model, quick=options.quick))
     folder = options.out or (QUICK_FOLDER if options.quick else results.FOLDER)
-    settings = {"repeats": options.repeats or (2 if options.quick else 5), "quick": options.quick}
+    # The options that affect the figures. They are recorded with the figures.
+    recorded_options = {
+        "repeats": options.repeats or (2 if options.quick else 5),
+        "quick": options.quick,
+    }
     rows = {
-        part: results.read_rows(folder, part, settings) if options.resume else []
+        part: results.read_rows(folder, part, recorded_options) if options.resume else []
         for part in options.part
     }
     measured = {(part, row["experiment"]) for part in rows for row in rows[part]}
@@ -68,11 +72,11 @@ def main(arguments: list[str] | None = None) -> int:
     ]
     any_failed = False
     for part, new_rows, missing, failed in _run_experiments(
-        pending, load_subject, settings["repeats"], cores
+        pending, load_subject, recorded_options["repeats"], cores
     ):
         rows[part] += new_rows
         any_failed |= failed or any(row.get("failed") for row in new_rows)
-        results.write_part(folder, part, rows[part], missing, settings)
+        results.write_part(folder, part, rows[part], missing, recorded_options)
     report.main([str(folder)])
     return int(any_failed)
 
@@ -87,13 +91,13 @@ def _run_experiments(
 
     Args:
         experiments: pairs of a part's letter and an experiment.
-        load_subject: returns the model or benchmark of a name (`performance.models.load_subject`).
+        load_subject: `performance.models.load_subject` with the command's options.
         repeats: samples of each trainer, at most.
         cores: the leased cores; empty with a GPU.
 
     Yields:
-        For each experiment: its part, its rows, lines on what could not be measured in the part so
-        far, and whether the experiment failed.
+        For each experiment: its part, its rows, a line for each thing that could not be measured in
+        the part so far, and whether the experiment failed.
     """
     from performance import measures
     from rapid.artifacts.files import BadInput
@@ -101,8 +105,8 @@ def _run_experiments(
 
     missing: dict[str, dict[str, str]] = {part: {} for part, _ in experiments}
     bar_format = "bench: {desc} {percentage:3.0f}%, {remaining} left"
-    seconds = 0.1 if sys.stderr.isatty() else 20
-    with tqdm(experiments, bar_format=bar_format, mininterval=seconds) as bar:
+    update_seconds = 0.1 if sys.stderr.isatty() else 20
+    with tqdm(experiments, bar_format=bar_format, mininterval=update_seconds) as bar:
         for part, experiment in bar:
             bar.set_description_str(f"({part}) {experiment.name}")
             measure = getattr(measures, experiment.measure)

@@ -9,7 +9,7 @@ class ExpectationResult(NamedTuple):
     """The result of checking an expectation, with the figures that were compared."""
 
     text: str  # the expectation in words
-    measured: str = ""  # the figures of the rows that fail, or else the worst figure
+    measured: str = ""  # the figures of the rows in which it fails, or else the worst figure
     holds: bool | None = None  # None if nothing was measured
 
 
@@ -82,8 +82,8 @@ def _check_expectation(
     shown = failing or checked[:1]
     figures = "; ".join(f"{number_format.format(value)} ({label})" for value, label in shown)
     count = f"{len(checked) - len(failing)} of {len(checked)} rows hold"
-    which = "others" if failing else "worst"
-    return ExpectationResult(text, f"{count}; the {which}: {figures}", not failing)
+    kind = "others" if failing else "worst"
+    return ExpectationResult(text, f"{count}; the {kind}: {figures}", not failing)
 
 
 def _label_row(row: dict) -> str:

@@ -2,8 +2,8 @@
 
     python3 -m performance.gpu
 
-The Python that runs this must have the packages in `PREINSTALLED`. Those of `WHEEL_PACKAGES` that
-it lacks are unpacked into .gpu/site from wheels in .gpu/wheels, which are for Python 3.12. To
+The Python that runs this must have the packages in `PREINSTALLED`. The packages in `WHEEL_PACKAGES`
+that it lacks are unpacked into .gpu/site from wheels in .gpu/wheels, which are for Python 3.12. To
 download the wheels, run on a machine with a network
 
     python -m performance.gpu --wheels [NAME ...]
@@ -60,7 +60,7 @@ def main(arguments: list[str] | None = None) -> int:
         action="store_true",
         help="use small sizes, to try the command; writes to benchmarks/gpu/",
     )
-    wheels_help = "download wheels of the packages that the GPU machine may lack, and of these"
+    wheels_help = "download wheels of the packages that the GPU machine may lack, and of each NAME"
     add("--wheels", nargs="*", metavar="NAME", help=wheels_help)
     options, passed_on = parser.parse_known_args(arguments)
     if options.wheels is not None:
@@ -86,7 +86,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def download_wheels(names: list[str]) -> int:
-    """Download the wheels of `WHEEL_PACKAGES` and of these packages, and print their total size.
+    """Download the wheels of `WHEEL_PACKAGES` and `names`, and print their total size.
 
     Returns:
         The exit status: 1 if the wheels are larger than `MAX_WHEELS_MB` together.
@@ -104,7 +104,7 @@ def download_wheels(names: list[str]) -> int:
 
 
 def install_wheels() -> None:
-    """Unpack wheels into `SITE` whose package is not installed, or is in an older version."""
+    """Unpack into `SITE` the wheels of packages that are missing, or installed but older."""
     wheels = []
     for wheel in WHEELS.glob("*.whl"):
         name, wheel_version, *_ = parse_wheel_filename(wheel.name)
@@ -116,7 +116,7 @@ def install_wheels() -> None:
 
 
 def list_requirements() -> list[Requirement]:
-    """Return `PREINSTALLED`, `WHEEL_PACKAGES`, and what packages of the latter require."""
+    """Return `PREINSTALLED`, `WHEEL_PACKAGES`, and what the installed `WHEEL_PACKAGES` require."""
     installed = filter(get_installed_version, WHEEL_PACKAGES)
     lines = [line for name in installed for line in requires(name) or []]
     requirements = map(Requirement, (*PREINSTALLED, *WHEEL_PACKAGES, *lines))

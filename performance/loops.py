@@ -2,8 +2,8 @@
 
 The parent tells a loop to take a number of optimizer steps; the loop takes them, sends the
 measurements, and waits. So two loops can take turns (ABAB...) without restarting, with separate
-memory. They run on the same cores. A child is forked after all imports, but spawned if vLLM is
-used, because the parent has imported TRL without vLLM.
+memory. They run on the same cores. A child is forked after all imports. With vLLM it is spawned
+instead, because the parent has imported TRL without vLLM.
 
 Sampling is seeded for each inference batch (the completions of H optimizer steps), so that loops
 sample the same completions as long as their policies are about the same.
@@ -12,9 +12,12 @@ sample the same completions as long as their policies are about the same.
 import gc
 import multiprocessing
 import os
+import subprocess
+import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from multiprocessing.connection import Connection
 from statistics import fmean
@@ -28,7 +31,8 @@ from performance.rewards import RecordingReward
 from performance.utilization import count_flops, measure_peak_flops_per_second
 from rapid import RapidTrainer
 from rapid.artifacts.manifests import peak_memory_mb
-from rapid.training.clock import read_seconds
+from rapid.resources.wait_policy import WAIT_POLICY
+from rapid.training.clock import read_synchronized_seconds
 from rapid.training.trl.vllm import prepare_engine
 
 SEED = 1000  # of the first inference batch; later seeds add the optimizer steps before the batch
@@ -38,8 +42,8 @@ BUILD_SECONDS = 300.0  # limit for building a trainer; a loop that takes longer 
 class MeasuringCallback(TrainerCallback):
     """Pauses training until the parent asks for steps, then measures these steps.
 
-    It receives the number of optimizer steps and a solve rate (the share of completions to reward),
-    and sends the measurements of `_measure_steps`.
+    A request of the parent has the number of optimizer steps and a solve rate (the share of
+    completions to reward). The answer has the measurements of `_measure_steps`.
     """
 
     def __init__(self, connection: Connection, trainer, setting: Setting):
@@ -60,10 +64,10 @@ class MeasuringCallback(TrainerCallback):
             torch.manual_seed(SEED + state.global_step)
 
     def _time_log_mu(self, compute: Callable, *arguments) -> Any:
-        began = read_seconds()
-        column = compute(*arguments)
-        self._log_mu_seconds += read_seconds() - began
-        return column
+        began = read_synchronized_seconds()
+        log_mu = compute(*arguments)
+        self._log_mu_seconds += read_synchronized_seconds() - began
+        return log_mu
 
     def on_pre_optimizer_step(self, args, state, control, **kwargs):
         self._optimizer_seconds -= time.perf_counter()
@@ -91,7 +95,7 @@ class MeasuringCallback(TrainerCallback):
         self._reward.clear()
         self._optimizer_seconds = self._log_mu_seconds = 0.0
         self._earlier_phases = self._read_phases()
-        self._cpu_before, self._began = time.process_time(), read_seconds()
+        self._cpu_before, self._began = time.process_time(), read_synchronized_seconds()
 
     def _measure_steps(self) -> dict:
         """Return the measurements of the steps since the parent's request.
@@ -101,12 +105,14 @@ class MeasuringCallback(TrainerCallback):
             (RapidTrainer's computation of log mu) and `phases` (RapidTrainer's clock).
             `cpu_seconds`, the CPU time of this process, which is far below `seconds` if the process
             waited or other processes used the core. `length`, the mean number of tokens per
-            completion. `rewarded_share` of the completions, and `rewarded_group_share` of the
-            groups, which have at least one rewarded completion. `memory`, the peak of this process
-            in 1e6 bytes, on a CPU with memory that it shares with its parent. `flops`
-            (`count_flops`), and the processor's `peak_flops_per_second`.
+            completion. `rewarded_share`, the share of completions with a reward, and
+            `rewarded_group_share`, the share of groups with at least one such completion. `memory`,
+            the peak of this process in 1e6 bytes; on a CPU it includes memory that the process
+            shares with its parent. `flops` (`count_flops`), and `peak_flops_per_second`, the
+            measured peak of the processor.
         """
-        seconds, cpu_seconds = read_seconds() - self._began, time.process_time() - self._cpu_before
+        seconds = read_synchronized_seconds() - self._began
+        cpu_seconds = time.process_time() - self._cpu_before
         trainer, reward = self._trainer, self._reward
         phases, earlier = self._read_phases(), self._earlier_phases
         device, bf16 = trainer.accelerator.device, trainer.args.bf16
@@ -130,6 +136,33 @@ class MeasuringCallback(TrainerCallback):
         return dict(clock.seconds) if clock else {}
 
 
+@contextmanager
+def _set_wait_policy(policy: str) -> Iterator[None]:
+    """Set OMP_WAIT_POLICY for processes that are started in this context; "": remove it."""
+    environment = dict(os.environ)
+    os.environ.pop(WAIT_POLICY, None)
+    if policy:
+        os.environ[WAIT_POLICY] = policy
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(environment)
+
+
+@contextmanager
+def run_busy_processes(count: int) -> Iterator[None]:
+    """Run processes that compute without pause on this process's cores."""
+    command = [sys.executable, "-c", "while True: pass"]
+    processes = [subprocess.Popen(command) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+
+
 class TrainingLoop:
     """A training loop in a child process; use as a context manager.
 
@@ -150,7 +183,8 @@ class TrainingLoop:
         self._connection, child_end = context.Pipe()
         arguments = (child_end, self._connection, setting, build_trainer, build_reward)
         self._process = context.Process(target=_train_in_child, args=arguments, daemon=True)
-        self._process.start()
+        with _set_wait_policy(setting.wait_policy):
+            self._process.start()
         child_end.close()
         try:
             self._receive(BUILD_SECONDS)

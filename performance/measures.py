@@ -19,7 +19,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from performance import summary
-from performance.loops import TrainingLoop
+from performance.loops import TrainingLoop, run_busy_processes
 from performance.memory import call_in_fresh_process, measure_training_memory
 from performance.models import Workload, make_exercises
 from performance.parts import Experiment, Setting
@@ -40,7 +40,7 @@ WARM_UP_PROBLEMS = 150  # graders check two completions of each before a measure
 def time_trainers(experiment: Experiment, workload: Workload, repeats: int) -> Rows:
     """Yield a row for each solve rate, with the times of the trainers.
 
-    The last trainer takes turns with each other one. No more than two are in memory at a time.
+    The last trainer takes turns with each of the others. At most two are in memory at a time.
     """
     setting, build_reward = experiment.setting, SolveRateReward
     _check_sampler(setting)
@@ -61,6 +61,7 @@ def time_trainers(experiment: Experiment, workload: Workload, repeats: int) -> R
             }
             for loop in loops.values():
                 loop.run(setting.H)  # to warm up
+            stack.enter_context(run_busy_processes(setting.busy_processes))
             for rate in experiment.solve_rates:
                 samples: Samples = {name: [] for name in names}
                 for _ in range(repeats):
@@ -91,20 +92,24 @@ def _check_sampler(setting: Setting) -> None:
 def build_grader_reward(workload: Workload, graders: int = 1) -> RecordingReward:
     """Return a reward function with the real grader, which ends with this process.
 
-    The grader has the time limit of params.yaml. It is warmed up as after other runs of the
-    pipeline, because V8 compiles functions of Lean during the first hundred verdicts.
+    The grader has the time limit of params.yaml. It is warmed up as if earlier runs of the
+    pipeline had used it, because V8 compiles functions of Lean during the first hundred verdicts.
 
     Args:
-        graders: number of graders, which is that of completions graded at a time.
+        graders: number of graders, each of which grades one completion at a time.
     """
     benchmark, problems = BENCHMARKS[workload.benchmark], [*workload.problems]
     timeout = load_files(ROOT / "params.yaml").benchmarks[benchmark.name].timeout
     grader = benchmark.build_grader(timeout, graders).__enter__()
     benchmark.warm_up(grader, problems)
-    others = make_exercises(benchmark.name, len(problems) + WARM_UP_PROBLEMS)[len(problems) :]
+    # Exercises with problems on which no loop trains.
+    exercises = make_exercises(benchmark.name, len(problems) + WARM_UP_PROBLEMS)[len(problems) :]
+    unseen_problems = [exercise.problem for exercise in exercises]
+    correct = [exercise.correct for exercise in exercises]
+    mistaken = [exercise.mistakes[0] for exercise in exercises]
     with ThreadPoolExecutor(graders) as threads:
-        for texts in [other.correct for other in others], [other.mistakes[0] for other in others]:
-            [*threads.map(grader.grade, [other.problem for other in others], texts)]
+        for completions in (correct, mistaken):
+            list(threads.map(grader.grade, unseen_problems, completions))
     return GraderReward(grader, problems)
 
 
@@ -133,8 +138,8 @@ def time_verdicts(experiment: Experiment, benchmark: str, repeats: int) -> Rows:
     exercises = make_exercises(benchmark, experiment.completions)
     samples = [grade_exercises(benchmark, exercises) for _ in range(repeats)]
     for kind in samples[0]:
-        completions = BENCHMARKS[benchmark].completion_noun
-        labels = {"benchmark": benchmark, "completions": completions, "kind": kind}
+        noun = BENCHMARKS[benchmark].completion_noun
+        labels = {"benchmark": benchmark, "completions": noun, "kind": kind}
         yield labels | summary.summarize_verdicts([sample[kind] for sample in samples])
 
 

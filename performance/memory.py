@@ -1,7 +1,7 @@
 """Measures the peak memory of training, in a fresh process.
 
-On a CPU it is Linux's VmHWM; `ru_maxrss` would include the parent's peak, which a child inherits.
-On a GPU it is torch's maximum of memory allocated for tensors.
+On a CPU the peak is Linux's VmHWM; `ru_maxrss` would include the parent's peak, which a child
+inherits. On a GPU it is torch's maximum of memory allocated for tensors.
 """
 
 import multiprocessing

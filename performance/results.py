@@ -24,7 +24,7 @@ SUMMARY = "summary.jsonl"
 
 
 def write_part(folder: Path, part: str, rows: list[dict], missing: list[str], options: dict):
-    """Write a part into the folder's summary, in place of its earlier rows.
+    """Write a part into the folder's summary, in place of what the summary has of this part.
 
     Args:
         missing: lines on what could not be measured, and why.
@@ -61,7 +61,8 @@ def _describe_source(options: dict) -> dict:
 def describe_hardware_in_child() -> str:
     """Call `describe_hardware` in a forked child.
 
-    It initialises CUDA. In this process that would keep loops that are forked later from using it.
+    `describe_hardware` initialises CUDA. If this process did that, loops that are forked later
+    could not use CUDA.
     """
     with ProcessPoolExecutor(1, get_context("fork")) as executor:
         return executor.submit(describe_hardware).result()

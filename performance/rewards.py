@@ -46,7 +46,7 @@ class RecordingReward(ABC):
         """Return the share of groups of `size` completions in which one has a reward.
 
         The completions of a batch may be recorded in any order, but after those of earlier batches.
-        So each `size` completions with the same prompt are a group.
+        So every `size` successive completions with the same prompt are a group.
         """
         rewards_by_prompt = defaultdict(list)
         for prompt, reward in zip(self.prompts, self.rewards, strict=True):

@@ -28,7 +28,7 @@ from rapid.cost.memory import estimate_training_memory
 from rapid.cost.shapes import Shape, load_published_shapes
 from rapid.text import render_markdown_table
 
-# Files with the rows of the table `planned_memory`, and of the other tables.
+# The file with the rows of the table `planned_memory`, and the file with the other tables.
 PLANNED_MEMORY = results.FOLDER / "planned_memory.jsonl"
 MICRO_BATCHES = results.FOLDER / "micro_batches.json"
 PROMPT_LENGTH, VOCABULARY_SIZE = 64, 1002  # tokens of a prompt, and of the tokenizer's vocabulary
@@ -82,7 +82,7 @@ def measure_planned_memory(labels: dict) -> dict:
 
 
 def measure_trainer_memory(labels: dict) -> dict:
-    """Measure the peak memory of training beyond the memory before, in 1e6 bytes, by trainer."""
+    """Return each trainer's peak memory minus its memory before training, in 1e6 bytes."""
     memories = {name: _measure_memory(name, "small", SMALL_SHAPE, **labels) for name in TRAINERS}
     return {name: memory["peak"] - memory["before_training"] for name, memory in memories.items()}
 
@@ -118,7 +118,7 @@ def render_table(name: str, rows: list[dict]) -> str:
 
 
 def _derive_values(name: str, row: dict) -> dict:
-    """Compute the values of columns that are not in a row itself."""
+    """Compute the values for a table's columns that a row does not have itself."""
     if name == "trainer_memory":
         return {"ratio": row["rapid"] / row["trl"]}
     if name == "logit_seconds":
@@ -172,7 +172,7 @@ def main(arguments: list[str] | None = None) -> None:
     add(
         "--only",
         default="",
-        help="measure only rows with this in their settings, such as a model's name",
+        help="measure only rows whose settings contain this text, such as a model's name",
     )
     add("--resume", action="store_true", help="skip rows that the file contains already")
     options = parser.parse_args(arguments)

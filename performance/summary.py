@@ -28,14 +28,14 @@ def summarize_timing(turns: list[dict[str, list[dict]]]) -> dict:
     """Return the figures of a row of timings. Times are in seconds per 1,000 completions.
 
     Args:
-        turns: the samples of each trainer, by its name, for each pair of trainers that took turns;
-            or those of a single trainer. The last trainer of all pairs is the same.
+        turns: for each pair of trainers that took turns, a dict of their samples by trainer's name.
+            The last trainer is the same in all pairs. Without pairs: one dict, of a single trainer.
 
     Returns:
-        Figures with a trainer's name are that trainer's, and others the last trainer's.
+        Figures whose names end in a trainer's are of that trainer; others are of the last trainer.
         `speedup_over_NAME` is the speed of the last trainer relative to another one, pair by pair;
-        `speedup` is that over the first trainer. `mfu_NAME` is model FLOPs utilization: FLOPs per
-        second as a share of the peak. `peak_mb_NAME` is peak memory in 1e6 bytes. `saving` is
+        `speedup` is the one over the first trainer. `mfu_NAME` is model FLOPs utilization: FLOPs
+        per second as a share of the peak. `peak_mb_NAME` is peak memory in 1e6 bytes. `saving` is
         the share of the first trainer's time that the last one saves. `sampling_NAME` and
         `grading_NAME` are phases of RapidTrainer's clock.
     """
@@ -80,8 +80,8 @@ def summarize_timing(turns: list[dict[str, list[dict]]]) -> dict:
 def _summarize_phases(frame: pd.DataFrame) -> dict:
     """Return the median time of each phase, in seconds per 1,000 completions.
 
-    "other" is the time outside of `PHASES`; that of the trainer's clock lacks the time between its
-    phases. "optimizer" and "log_mu" are parts of "backpropagation".
+    "other" is the time outside of `PHASES`. The clock's own "other" is not used, because it lacks
+    the time between phases. "optimizer" and "log_mu" are parts of "backpropagation".
     """
     columns = [f"phases.{name}" for name in PHASES]
     phases = frame.reindex(columns=columns).fillna(0.0).set_axis(PHASES, axis=1)

@@ -62,14 +62,15 @@ def make_completion(row: int, length: int) -> list[int]:
 def build_grpo_trainer(
     workload: Workload, setting: Setting, reward: RecordingReward, **arguments
 ) -> GRPOTrainer:
-    """Build TRL's GRPOTrainer; `arguments` are further ones of its configuration."""
+    """Build TRL's GRPOTrainer; `arguments` are further arguments of GRPOConfig."""
     accumulation = setting.n_step // setting.micro_batch
     sizes = {
         "per_device_train_batch_size": setting.micro_batch,
         "gradient_accumulation_steps": accumulation,
         "steps_per_generation": setting.H * accumulation,
     }
-    loss = {"beta": 0.0} if setting.scripted else NEAREST_SETTINGS  # TRL's default loss
+    # With scripted completions, GRPOTrainer has TRL's default loss.
+    loss = {"beta": 0.0} if setting.scripted else NEAREST_SETTINGS
     trainer = _build_trainer(
         GRPOTrainer, GRPOConfig, workload, setting, reward, sizes | loss | arguments
     )
@@ -81,7 +82,7 @@ def build_grpo_trainer(
 def build_rapid_trainer(
     workload: Workload, setting: Setting, reward: RecordingReward, **arguments
 ) -> RapidTrainer:
-    """Build RapidTrainer; `arguments` are further ones of its configuration."""
+    """Build RapidTrainer; `arguments` are further arguments of RapidConfig."""
     sizes = {"H": setting.H, "n_step": setting.n_step, "micro_batch_size": setting.micro_batch}
     sizes["grading_workers"] = setting.grading_workers
     if setting.scripted:  # train on all micro-batches, as GRPOTrainer does
@@ -90,7 +91,7 @@ def build_rapid_trainer(
 
 
 def build_sft_trainer(workload: Workload, setting: Setting, _, **arguments) -> MicroBatchSFTTrainer:
-    """Build the trainer of supervised fine-tuning, with a completion from `make_completion`."""
+    """Build the trainer of supervised fine-tuning, on copies of one made demonstration."""
     tokenizer = AutoTokenizer.from_pretrained(workload.model)
     prompt = tokenizer(workload.prompts[0])["input_ids"]
     completion = make_completion(0, setting.length)
@@ -113,7 +114,7 @@ def _build_on_policy(build_trainer, workload: Workload, setting: Setting, reward
     return build_trainer(workload, replace(setting, H=1), reward, **arguments)
 
 
-# The trainers that parts.yaml can name. H = 1 is GRPOTrainer's default, and makes RapidTrainer
+# The trainers that parts.yaml can name. H = 1 is GRPOTrainer's default. RapidTrainer with H = 1 is
 # policy gradient.
 TRAINERS = {
     "trl": build_grpo_trainer,

@@ -4,7 +4,7 @@
     python -m performance.verdicts --write    also write it into performance/results/rewards.md
 
 Each reward function is called once, as a trainer calls it, with correct and mistaken completions of
-generated problems. Calls before the measured one start the graders and prepare the problems. All
+generated problems. Calls before the measured call start the graders and prepare the problems. All
 completions differ, so no verdict comes from the cache.
 """
 
@@ -44,7 +44,7 @@ def measure_reward(reward: GradedReward, exercises: list[Exercise]) -> list[str]
     began = time.perf_counter()
     grade_all(reward, exercises[:1], [""])
     first_seconds = time.perf_counter() - began
-    grade_all(reward, exercises, ["?"] * len(exercises))  # prepares each problem and all workers
+    grade_all(reward, exercises, ["?"] * len(exercises))  # prepares the problems and workers
     pairs = [
         (exercise, completion)
         for exercise in exercises

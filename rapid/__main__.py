@@ -1,7 +1,8 @@
 """Entry point of the `rapid` command.
 
 If the workflow has started a fork server (`rapid.processes.fork_server`), a child of that server
-runs the job, and this process only passes on the arguments. So it imports as little as possible.
+runs the job, and this process only passes on the arguments. So this module imports as little as
+possible.
 """
 
 import os
@@ -35,8 +36,8 @@ def main() -> int:
 def run_command() -> int:
     """Run the command and return its exit status.
 
-    RETRY_STATUS becomes 0: the result is correct, and only the runtime is too long, because other
-    processes used the job's core.
+    RETRY_STATUS, with which a run asks to be repeated because other processes used its core,
+    becomes 0: the run's result is correct, and only its runtime is too long.
     """
     end_with_workflow()
     status = run_in_child(sys.argv[1:])

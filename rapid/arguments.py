@@ -1,4 +1,4 @@
-"""Command-line parsers that suggest the closest option or choice, and a type of arguments."""
+"""A command-line parser that suggests the closest option or choice, and types for its options."""
 
 import argparse
 import re

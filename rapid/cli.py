@@ -34,7 +34,7 @@ from rapid.errors.endings import run_command
 from rapid.grading.permissions import GradingPermissions
 from rapid.grading.verdicts import report_ungraded
 from rapid.processes.fork_server import MAX_ATTEMPTS, RETRY_STATUS
-from rapid.resources.leases import lease_folder
+from rapid.resources.leases import lock_folder
 from rapid.text import escape_control_chars
 
 
@@ -56,43 +56,43 @@ class StageCommand(NamedTuple):
 
 
 SPEC_HELP = "parameters of the job as JSON, or a JSON file, such as an earlier job's manifest.json"
-OUT = {"out": "folder to write"}
-PREPARED = {"data...": "folders of the prepared benchmarks, or the folder that contains them"}
+OUT_PATH = {"out": "folder to write"}
+DATA_PATHS = {"data...": "folders of the prepared benchmarks, or the folder that contains them"}
 STAGE_COMMANDS = (
     StageCommand(
-        "prepare", "prepare.prepare", specs.PrepareSpec, "generate or load problems", OUT
+        "prepare", "prepare.prepare", specs.PrepareSpec, "generate or load problems", OUT_PATH
     ),
     StageCommand(
         "tokenizer", "pretrain.make_tokenizer", specs.TokenizerSpec,
-        "train the tokenizer of the embedded models", PREPARED | OUT,
+        "train the tokenizer of the embedded models", DATA_PATHS | OUT_PATH,
     ),
     StageCommand(
         "pretrain", "pretrain.pretrain", specs.PretrainSpec,
         "pre-train an embedded base model",
-        PREPARED | {"tokenizer": "folder of the tokenizer"} | OUT,
+        DATA_PATHS | {"tokenizer": "folder of the tokenizer"} | OUT_PATH,
     ),
     StageCommand(
-        "fetch", "fetch.fetch", specs.FetchSpec, "download or convert a published model", OUT
+        "fetch", "fetch.fetch", specs.FetchSpec, "download or convert a published model", OUT_PATH
     ),
     StageCommand(
         "distill", "distill.distill", specs.DistillSpec,
         "sample completions from the teacher, and keep the correct ones",
-        {"model": "folder of the teacher", "data": "train.jsonl"} | OUT,
+        {"model": "folder of the teacher", "data": "train.jsonl"} | OUT_PATH,
     ),
     StageCommand(
         "demonstrate", "demonstrate.demonstrate", specs.DemonstrateSpec,
         "generate demonstrations, some with a deliberate mistake",
-        {"data": "train.jsonl, in one folder with test.jsonl"} | OUT,
+        {"data": "train.jsonl, in one folder with test.jsonl"} | OUT_PATH,
     ),
     StageCommand(
         "train", "train.train", specs.TrainSpec, "train one run of one algorithm",
         {"model": "folder of the model to train",
-         "data": f"train.jsonl, or samples.jsonl for {SFT.name}"} | OUT,
+         "data": f"train.jsonl, or samples.jsonl for {SFT.name}"} | OUT_PATH,
     ),
     StageCommand(
         "evaluate", "evaluate.evaluate", specs.EvaluateSpec,
         "evaluate a model on a benchmark's test problems",
-        {"model": "folder of the model", "data": "test.jsonl"} | OUT,
+        {"model": "folder of the model", "data": "test.jsonl"} | OUT_PATH,
     ),
 )  # fmt: skip
 
@@ -124,7 +124,7 @@ def _build_parser() -> Parser:
     )
     fork_server.add_argument("socket", type=Path, help="path of the socket to listen on")
     fork_server.add_argument(
-        "parent", type=int, help="PID of the parent; the server exits when it does"
+        "parent", type=int, help="PID of the parent; the server exits when the parent does"
     )
     _add_command(
         commands, "lean-setup", "install and check Lean, which grades proofs", _run_lean_setup
@@ -226,7 +226,7 @@ def _read_spec(text: str, spec_type: type[Spec]) -> Spec:
 
 
 def _read_spec_and_lease(args: argparse.Namespace, spec_type: type[Spec]) -> Spec:
-    """Read `--spec`, and lease cores and GPUs before torch is imported; downloads need none."""
+    """Read `--spec`, check `--model`, and lease cores and GPUs, which downloads do not need."""
     from rapid.resources.requests import lease_resources
 
     spec = _read_spec(args.spec, spec_type)
@@ -238,7 +238,7 @@ def _read_spec_and_lease(args: argparse.Namespace, spec_type: type[Spec]) -> Spe
 
 
 def _check_model(folder: Path) -> None:
-    """Raise BadInput if a model's folder is missing, unless the run's summary.json explains it."""
+    """Raise BadInput if a model's folder is missing, and no summary.json of a run says why."""
     if folder.is_dir() or folder.with_name("summary.json").is_file():
         return
     parents = {folder.parent, Path("models")}
@@ -260,9 +260,9 @@ def _run_train(args) -> int:
     if spec.compute.nodes > 1:
         from rapid.processes.launch import launch_on_nodes
 
-        launch_on_nodes(spec, paths)
+        launch_on_nodes(spec, paths)  # replaces this process, so it does not return
     with ExitStack() as resources:
-        resources.enter_context(lease_folder(args.out / CHECKPOINTS))
+        resources.enter_context(lock_folder(args.out / CHECKPOINTS))
         spec = _read_spec_and_lease(args, specs.TrainSpec)
         # The model's folder is missing if it belongs to a run that trained nothing. Then this run
         # trains nothing either.
@@ -280,13 +280,14 @@ def _run_train(args) -> int:
 
             summary = train(spec, args.model, args.data, args.out)
     if summary.runtime:
-        reward = "" if summary.reward_last is None else f"reward {summary.reward_last:.1%}, "
+        outcome = "" if summary.reward_last is None else f"reward {summary.reward_last:.1%}, "
         if had_no_signal(args.out):
-            reward += "nothing was learned (in each group all rewards were equal), "
-        print(f"{args.out}: {reward}{summary.runtime.total:.1f} s of training", file=sys.stderr)
+            outcome += "nothing was learned (in each group all rewards were equal), "
+        print(f"{args.out}: {outcome}{summary.runtime.total:.1f} s of training", file=sys.stderr)
         report_ungraded(summary.reasons)
     else:
         print(f"{args.out}: not trained: {summary.note}", file=sys.stderr)
+    # If other processes disturbed the runtime, the fork server runs the job again.
     return RETRY_STATUS if summary.disturbed and summary.attempt < MAX_ATTEMPTS else 0
 
 
@@ -345,6 +346,7 @@ def _run_grade(args) -> int:
 
 
 def _maintain_jobs(args) -> int:
+    """Call the function of `rapid.stages.maintenance` that has the command's name."""
     from rapid.stages import maintenance
 
     options = {"force": args.force} if args.command == "restore" else {}
@@ -387,10 +389,10 @@ def _run_fork_server(args) -> None:
 
 
 def _run_lean_setup(args) -> int:
-    from rapid.freshness import discard_unavailable
+    from rapid.freshness import discard_unavailable_manifests
     from rapid.grading.lean.selfcheck import set_up_lean
 
     status = set_up_lean(sys.stdout)
-    if status == 0 and (jobs := discard_unavailable()):
-        print(f"{len(jobs)} jobs had no grader before: the next `snakemake` runs them again")
+    if status == 0 and (folders := discard_unavailable_manifests()):
+        print(f"{len(folders)} jobs had no grader before: the next `snakemake` runs them again")
     return status

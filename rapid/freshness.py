@@ -6,9 +6,9 @@ pull` lose them. A job is up to date if
    result (`rapid.config.specs`),
 2. each file that it read is unchanged since another job or the user wrote it,
 3. the files that it wrote exist and are unchanged.
-Snakemake plans all other jobs (workflow/rules/common.smk), for which only manifests and small files
-are read. `rapid verify` and `rapid reconcile` read every file. `rapid accept` marks jobs as up to
-date that are stale only because the code changed.
+Snakemake plans all other jobs (workflow/rules/common.smk). The workflow finds them by manifests and
+small files alone, whereas `rapid verify` and `rapid reconcile` read every file. `rapid accept`
+marks jobs as up to date that are stale only because the code changed.
 """
 
 import os
@@ -28,7 +28,8 @@ from rapid.artifacts.manifests import MANIFEST, Manifest, remove_path
 from rapid.artifacts.runs import CHECKPOINTS
 
 SMALL_FILE = 1 << 20  # bytes; files up to this size are always hashed
-UNLISTED_CODE = "files that its manifest does not list"  # in messages
+# Named in messages in place of the changed files, if a manifest lists no files of code.
+UNLISTED_CODE = "files that its manifest does not list"
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,7 +145,7 @@ class Examination:
         changed = [
             path
             for path, expected in manifest.outputs.items()
-            if self._is_changed(
+            if self._is_output_changed(
                 path, expected, is_needed=self._hash_all or path in job.declared_outputs
             )
         ]
@@ -161,8 +162,8 @@ class Examination:
             findings.current.append(job)
         return reason
 
-    def _is_changed(self, path: str, expected: str, is_needed: bool) -> bool:
-        """Return whether an output differs from its expected digest, or is missing if needed.
+    def _is_output_changed(self, path: str, expected: str, is_needed: bool) -> bool:
+        """Return whether an output differs from its expected digest, or is missing though needed.
 
         A large file is not compared unless all files are hashed.
         """
@@ -175,7 +176,7 @@ class Examination:
         """Return which input of a job has changed since the job ran; "" if none has."""
         if added := [path for path in job.sources if path not in manifest.inputs]:
             return f"its input has changed: {added[0]}"
-        written_at = os.path.getmtime(job.manifest)
+        ended_at = os.path.getmtime(job.manifest)
         for path, expected in manifest.inputs.items():
             # If an examined job writes this file, the job's folder is a parent of the file.
             folders = (folder.as_posix() for folder in Path(path).parents)
@@ -185,23 +186,23 @@ class Examination:
             elif reasons and (expected or any(reasons)):
                 return f"its input is not up to date: {path}"
             else:  # a user's file, or an optional file that a finished job did not write
-                is_same = self._is_unchanged(path, expected, written_at)
+                is_same = self._is_user_file_unchanged(path, expected, ended_at)
             if not is_same:
                 return f"its input has changed: {path}"
         return ""
 
-    def _is_unchanged(self, path: str, expected: str, written_at: float) -> bool:
+    def _is_user_file_unchanged(self, path: str, expected: str, ended_at: float) -> bool:
         """Return whether a user's file is still the one that a job read.
 
         Args:
-            expected: its digest when the job read it; "" if it did not exist.
-            written_at: when the job ended, in seconds since 1970. Unless all files are hashed, a
-                large file that was last written before that time counts as unchanged.
+            expected: digest of the file when the job read it; "" if there was no file.
+            ended_at: when the job ended, in seconds since 1970. Unless all files are hashed, a
+                large file that was last written before this time counts as unchanged.
         """
         if not os.path.isfile(path):
             return expected == ""
         status = os.stat(path)
-        is_old = status.st_size > SMALL_FILE and status.st_mtime <= written_at
+        is_old = status.st_size > SMALL_FILE and status.st_mtime <= ended_at
         return (is_old and not self._hash_all) or self._digest(path) == expected
 
 
@@ -252,7 +253,10 @@ def _shorten_list(items: list[str]) -> str:
 
 
 def list_changed_code(job: Job, manifest: Manifest) -> list[str]:
-    """List the source files that decide a job's result and have changed since the job ended."""
+    """List the source files that decide a job's result and have changed since the job ended.
+
+    The list is `UNLISTED_CODE` if the code has changed and the manifest lists no files of code.
+    """
     if manifest.spec.get("code") == job.spec.code:
         return []
     old_code, new_code = manifest.code, job.spec.hash_code_files()
@@ -266,7 +270,7 @@ def print_changed_code(jobs: list[Job]) -> None:
     """Print each source file that has changed, and the number of jobs whose result it decides."""
     job_counts: Counter[str] = Counter()
     for job in jobs:
-        with suppress(BadFile):  # jobs that read the files report a damaged manifest
+        with suppress(BadFile):  # examining the jobs reports a damaged manifest
             if manifest := Manifest.read(job.folder):
                 job_counts.update(list_changed_code(job, manifest))
     for file, count in sorted(job_counts.items()):
@@ -278,10 +282,10 @@ def accept_code_changes(
 ) -> tuple[list[Job], Findings]:
     """Mark jobs as up to date that are stale only because code changed.
 
-    The code of such a job has changed, or that of a job whose files it read. If a job's own code
-    has changed, its manifest gets the present digests of the code, and a note with the old ones.
-    The manifests of reports are deleted, so that the reports are made again and list the accepted
-    jobs.
+    Such a job is stale because its own code has changed, or the code of a job whose files it read.
+    If a job's own code has changed, its manifest gets the present digests of the code, and a note
+    with the old ones. The manifests of reports are deleted, so that the reports are made again and
+    list the accepted jobs.
 
     Returns:
         The accepted jobs, and the findings after accepting them.
@@ -317,17 +321,17 @@ def discard_stale_manifests(findings: Findings) -> None:
         remove_path(job.manifest)
 
 
-def discard_unavailable() -> list[str]:
-    """Delete the manifests of jobs that did nothing (`Manifest.unavailable`), to plan them again.
+def discard_unavailable_manifests() -> list[str]:
+    """Delete the manifests of jobs that did nothing, so that Snakemake plans these jobs again.
 
-    Such a job lacked something, for example a grader.
+    They lacked something, for example a grader, as `Manifest.unavailable` says.
 
     Returns:
         The folders of the jobs.
     """
     folders = []
     for path in (file for root in list_roots() for file in _list_manifests(root)):
-        with suppress(BadFile):  # jobs that read the files report a damaged manifest
+        with suppress(BadFile):  # examining the jobs reports a damaged manifest
             manifest = Manifest.read(path.parent)
             if manifest and manifest.unavailable:
                 remove_path(path)

@@ -63,7 +63,8 @@ def run_checks(
     """Run all checks for the jobs of these parameters, and yield their results; slow checks last.
 
     Args:
-        machine: also check this machine's cores, memory and GPUs; False if jobs run elsewhere.
+        machine: whether jobs run on this machine, so that its cores, memory, GPUs and compiler
+            are checked too.
         find_runs_too_large: `rapid.cost.estimates.find_runs_too_large`, which takes the memory of a
             GPU in bytes and returns a message for each run that does not fit.
     """
@@ -89,7 +90,7 @@ def run_checks(
 
 
 def _has_run(job: Job) -> bool:
-    """Return whether the job has been run with its present spec, so that it is not run again."""
+    """Return whether the job's manifest has its present spec, so that it need not run again."""
     try:
         manifest = Manifest.read(job.folder)
     except BadFile:
@@ -255,16 +256,21 @@ def _check_disk(params: Params, model_sizes: dict[str, int]) -> Check:
     return _build_check("disk", finding, available >= required, advice)
 
 
-def _check_grader(benchmark: str, permissions: GradingPermissions, hub: bool = False) -> Check:
-    """Check that a benchmark's grader starts, and describe the isolation of completions."""
-    subject, task = f"grader of {benchmark}", BENCHMARKS[benchmark]
+def _check_grader(name: str, permissions: GradingPermissions, from_hub: bool = False) -> Check:
+    """Check that a benchmark's grader starts, and describe the isolation of completions.
+
+    Args:
+        name: name of the benchmark.
+        from_hub: whether problems come from the hub; then the grader is also started as they need.
+    """
+    subject, benchmark = f"grader of {name}", BENCHMARKS[name]
     try:
-        if missing := task.explain_unavailable():
+        if missing := benchmark.explain_unavailable():
             advice = "Run rapid lean-setup, or leave the benchmark out."
             return Check(subject, missing.rstrip("."), advice)
-        if hub:
-            task.check_hub_grader(permissions)
-        with task.build_grader(task.default_timeout, permissions=permissions) as grader:
+        if from_hub:
+            benchmark.check_hub_grader(permissions)
+        with benchmark.build_grader(benchmark.default_timeout, permissions=permissions) as grader:
             isolation = grader.describe_isolation()
     except ModuleNotFoundError as error:
         reason, _, advice = (describe_shortage(error) or str(error)).partition(". ")
@@ -275,7 +281,7 @@ def _check_grader(benchmark: str, permissions: GradingPermissions, hub: bool = F
     finding = f"works; isolation: {isolation}" if isolation else "works"
     if isolation and permissions.unsafe_settings:
         finding += f"; allowed by grading.{', '.join(permissions.unsafe_settings)}"
-    if bugs := task.describe_known_bugs():
+    if bugs := benchmark.describe_known_bugs():
         finding += f"; {bugs}"
     return Check(subject, finding)
 

@@ -141,6 +141,7 @@ class GradedReward(ABC):
         return [dict(zip(batch, values, strict=True)) for values in rows]
 
     def _read_row(self, row: Mapping[str, Any]) -> Problem | BadProblem | None:
+        """Return the problem of a row, or why it is faulty; None if the row has no problem."""
         try:
             problem = self._read_problem(row)
         except BadProblem as error:
@@ -268,16 +269,16 @@ class LeanReward(GradedReward):
         return LeanProblem(name=name, formal_statement=statement, header=header)
 
 
-def read_text(message: Any, role: str = "assistant") -> str:
-    """Return a message as text: text as it is, or the content of the last message of this role.
+def read_text(chat: Any, role: str = "assistant") -> str:
+    """Return text as it is, and from a list of messages the content of the role's last message.
 
     Raises:
-        AttributeError, TypeError: `message` is neither text nor a list of messages.
+        AttributeError, TypeError: `chat` is neither text nor a list of messages.
     """
-    if message is None or isinstance(message, str):
-        return message or ""
-    messages = [part for part in message if get_field(part, "role") in (role, None)]
-    contents = [get_field(part, "content") for part in messages]
+    if chat is None or isinstance(chat, str):
+        return chat or ""
+    messages = [message for message in chat if get_field(message, "role") in (role, None)]
+    contents = [get_field(message, "content") for message in messages]
     content = contents[-1] if contents else ""
     if isinstance(content, list):  # a list of blocks
         content = "".join(get_field(block, "text") or "" for block in content)

@@ -6,6 +6,7 @@ chat template renders.
 
 import os
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Literal
@@ -17,7 +18,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
 from rapid.benchmarks.base import Problem
 from rapid.benchmarks.prompts import render_prompt, tokenize_prompt
-from rapid.grading.grader import Grader
+from rapid.grading.pool import GraderPool
 from rapid.grading.verdicts import Verdict
 from rapid.training.caches import get_text_config
 from rapid.training.generation import Decoder, can_decode
@@ -28,7 +29,10 @@ MAX_LOGITS = 2**26  # of a forward pass that measures entropy: 268 MB in float32
 
 
 class Sample(BaseModel):
-    """A sampled completion. `tokens`, their number, and `ids` include the end of text."""
+    """A sampled completion: its text, number of tokens and token ids.
+
+    `tokens` and `ids` include the end-of-text token, if the completion has one.
+    """
 
     text: str
     tokens: int
@@ -80,9 +84,9 @@ def sample(
     # Otherwise `generate` would take missing settings, such as penalties, from the model's own
     # generation config.
     language_model.generation_config = GenerationConfig()
-    tokens = {"pad_token_id": tokenizer.pad_token_id, "eos_token_id": end_ids}
+    special_tokens = {"pad_token_id": tokenizer.pad_token_id, "eos_token_id": end_ids}
     config = GenerationConfig(
-        max_new_tokens=max_tokens, do_sample=True, **sampling_params, **tokens
+        max_new_tokens=max_tokens, do_sample=True, **sampling_params, **special_tokens
     )
     torch.manual_seed(seed)
     rows = _sample_with_transformers(language_model, tokenizer, prompt_ids, config)
@@ -94,28 +98,28 @@ def sample_and_grade(
     model: Path,
     benchmark: str,
     problems: Sequence[Problem],
-    grader: Grader,
+    grader: GraderPool,
     *,
     sampler: str,
     chat: bool,
     **sampling,
 ) -> list[tuple[Problem, Any, Verdict]]:
-    """Sample and grade a completion for each problem.
+    """Sample a completion for each problem, then grade all of them.
 
     Args:
         benchmark: name of the benchmark, whose template renders the prompts.
+        grader: grades as many completions at a time as it has graders.
         sampler, chat, sampling: arguments of `sample`.
 
     Returns:
-        For each problem: the problem, the sampled `Sample`, and its verdict.
+        For each problem: the problem, the completion (a `Sample`), and its verdict.
     """
     prompts = [render_prompt(benchmark, problem, chat) for problem in problems]
     samples = sample(sampler, model, prompts, chat=chat, **sampling)
-    pairs = list(zip(problems, samples, strict=True))
-    return [
-        (problem, completion, grader.grade(problem, completion.text))
-        for problem, completion in tqdm(pairs, desc="grading", unit="completion")
-    ]
+    with ThreadPoolExecutor(grader.size) as threads:
+        verdicts = threads.map(grader.grade, problems, [sample.text for sample in samples])
+        bar = tqdm(verdicts, desc="grading", unit="completion", total=len(problems))
+        return list(zip(problems, samples, bar, strict=True))
 
 
 @torch.inference_mode()
@@ -135,7 +139,7 @@ def measure_entropy(
 
     Args:
         prompts: the prompt of each sample.
-        samples: with the ids of their tokens.
+        samples: the completions, whose `ids` must be set.
         model, temperature, chat, precision: as for `sample`.
     """
     _, encoded = _encode_prompts(model, prompts, chat)
@@ -229,7 +233,7 @@ def _sample_with_vllm(
     precision: str,
     gpus: int,
 ) -> list[Sample]:
-    """Sample with a vLLM engine in this process, or on several GPUs in its child processes."""
+    """Sample with a vLLM engine: on one GPU in this process, on several in child processes."""
     from rapid.training.trl.vllm import prepare_engine
 
     engine_options = prepare_engine()

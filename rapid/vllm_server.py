@@ -1,4 +1,4 @@
-"""Starts a vLLM server on a GPU of its own, from which the paper's naive GRPO samples.
+"""Starts a vLLM server for the paper's naive GRPO, on a GPU that only the server uses.
 
 TRL's trainers can use vLLM's server if it is started with the arguments of
 `trl.scripts.vllm_serve`. The trainer sends its weights to the server over NCCL and requests
@@ -46,7 +46,7 @@ def build_trainer_settings() -> dict:
 
 @contextmanager
 def run_server(spec: TrainSpec, model: Path) -> Iterator[None]:
-    """Run a server while the context is open, on the last of this job's GPUs and its last cores.
+    """Run a server while the context is open, on this job's last GPU and last `threads` cores.
 
     The other GPUs and cores are left to this process, which trains.
 

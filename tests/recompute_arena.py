@@ -361,7 +361,7 @@ def compare_all(folder: Path = FOLDER) -> tuple[list[str], int]:
 def compare_blocks_of_seeds(
     fields: dict, folder: Path = FOLDER, arena: str = "arena-real"
 ) -> tuple[list[str], int]:
-    """Return what `compare_all` does, for an arena of SFT models that is recorded seed by seed."""
+    """Return what `compare_all` does, for an arena that is recorded seed by seed."""
     points = read_blocks(fields, folder, arena)
     comparisons = [*compare_record(folder, points, arena)]
     comparisons += compare_tables(folder, points, fields, arena)
@@ -371,7 +371,8 @@ def compare_blocks_of_seeds(
 def read_blocks(fields: dict, folder: Path, arena: str) -> dict:
     """Return the end points of an arena that is recorded seed by seed."""
     runs = read_runs(*sorted(folder.glob(f"{arena}-seed*.tar.xz")))
-    return {b: compute_end_points(runs, b, f, f.get("reach"), "sft") for b, f in fields.items()}
+    start = "sft" if any(name == "sft" for _, name in runs) else "base"
+    return {b: compute_end_points(runs, b, f, f.get("reach"), start) for b, f in fields.items()}
 
 
 def list_differing(comparisons: list[Comparison]) -> list[str]:
@@ -385,10 +386,11 @@ def list_differing(comparisons: list[Comparison]) -> list[str]:
 
 def main() -> int:
     differing, count = compare_all()
-    if (FOLDER / "arena-real-tables.txt").exists():
-        fields = yaml.safe_load((FOLDER / "arena-real.yaml").read_text())["arena"]["fields"]
-        more_differing, more = compare_blocks_of_seeds(fields)
-        differing, count = [*differing, *more_differing], count + more
+    for arena in ("arena-real", "arena-minif2f"):
+        if (FOLDER / f"{arena}-tables.txt").exists():
+            fields = yaml.safe_load((FOLDER / f"{arena}.yaml").read_text())["arena"]["fields"]
+            more_differing, more = compare_blocks_of_seeds(fields, arena=arena)
+            differing, count = [*differing, *more_differing], count + more
     print(*differing, f"{count} numbers recomputed, {len(differing)} differ", sep="\n")
     return 1 if differing else 0
 

@@ -18,7 +18,7 @@ from rapid.freshness import (
     accept_code_changes,
     discard_checkpoints_of_ended_runs,
     discard_stale_manifests,
-    discard_unavailable,
+    discard_unavailable_manifests,
     examine_jobs,
     list_differences,
     print_changed_code,
@@ -199,7 +199,7 @@ def test_an_unavailable_job_is_planned_again(tmp_path, monkeypatch):
         (folder / "out").touch()
         reason = "" if folder.name == "done" else "no Lean"
         write_manifest(folder, "train", build_spec(), {}, [folder / "out"], unavailable=reason)
-    assert sorted(discard_unavailable()) == sorted(folders[:2])
+    assert sorted(discard_unavailable_manifests()) == sorted(folders[:2])
     assert [Path(folder, "manifest.json").exists() for folder in folders] == [
         False,
         False,

@@ -4,7 +4,9 @@ import json
 import os
 import shutil
 import sys
+import threading
 from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -12,7 +14,9 @@ import torch
 from transformers import AutoTokenizer, Qwen2ForCausalLM
 
 from rapid import sampling
+from rapid.benchmarks.math.record import MathProblem
 from rapid.benchmarks.prompts import tokenize_prompt
+from rapid.sampling import Sample
 from tests.subprocesses import python
 
 SETTINGS = {"max_tokens": 8, "temperature": 1.0, "top_p": 1.0}
@@ -136,6 +140,28 @@ def test_vllm_gets_the_settings_and_each_distinct_prompt_once(toy_model, monkeyp
 
 
 CHAT_TEMPLATE = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}"
+
+
+def test_all_graders_grade_at_the_same_time_and_verdicts_keep_the_order(monkeypatch):
+    problems = [MathProblem(unique_id=name, problem=name, answer="1") for name in "abcd"]
+    samples = [Sample(text=text, tokens=1) for text in "1234"]
+    monkeypatch.setattr(sampling, "sample", lambda *_, **__: samples)
+    both_grade = threading.Barrier(2, timeout=60)
+
+    class Graders:
+        size = 2
+
+        def grade(self, problem, completion):
+            both_grade.wait()
+            return problem.id, completion
+
+    graded = sampling.sample_and_grade(
+        Path("model"), "math", problems, Graders(), sampler="transformers", chat=False
+    )
+    assert graded == [
+        (problem, completion, (problem.id, completion.text))
+        for problem, completion in zip(problems, samples, strict=True)
+    ]
 
 
 def test_a_chat_prompt_is_rendered_with_the_template_of_the_model(toy_model):

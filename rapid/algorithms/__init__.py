@@ -2,12 +2,12 @@
 
 To add an algorithm, write a file in this folder with a subclass of `base.Algorithm`. It declares
 the algorithm's name, label, parameters and style in figures, its loss as a pure function of
-tensors, and what this loss needs from the trainer. Then add it to `LATER_ALGORITHMS`. The pipeline
-can then train it, estimate its costs and report it, by the names `NAME`, `NAME-H4` and
-`NAME,epochs=2`.
+tensors, and what this loss needs from the trainer. Then add an instance to `LATER_ALGORITHMS`. The
+pipeline can now train the algorithm, estimate its costs and report it, by the names `NAME`,
+`NAME-H4` and `NAME,epochs=2`.
 
 A loss takes log-probabilities of the sampled tokens. It returns the scalar to minimise, whose
-gradient is minus the policy-gradient estimate, and a dict of metrics (0-d tensors).
+gradient is minus the policy-gradient estimate grad J, and a dict of metrics (0-d tensors).
 Shapes: N completions, T tokens; the completions of a group are contiguous rows.
 
 Importing this package does not import torch, because reports and the workflow need only names and
@@ -50,7 +50,7 @@ __all__ = [
 ]
 
 SFT = Sft()  # supervised fine-tuning, which is not RL
-PG = Pg()  # policy gradient, the baseline of cost estimates and of the arena
+PG = Pg()  # policy gradient, with which cost estimates and the arena compare the others
 RAPID = Rapid()  # the paper's algorithm
 
 # The order of algorithms in tables: the paper's baselines, algorithms of later papers, RAPID.

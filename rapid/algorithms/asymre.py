@@ -38,9 +38,10 @@ def asymre_loss(
         V_n    = shift + mean of R over n's group
 
     Args:
+        logp, mask, rewards, group_size: see `LossInputs`.
         shift: added to the mean reward. With 0 this is `pg_loss`.
 
-    Other arguments, result and errors are those of `pg_loss`.
+    There are no metrics.
     """
     return reinforce_loss(logp, mask, compute_shifted_advantages(rewards, group_size, shift)), {}
 

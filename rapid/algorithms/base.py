@@ -1,4 +1,4 @@
-"""`Algorithm`, the base class of the algorithms, and the types of its members."""
+"""`Algorithm`, the base class of the algorithms, and the classes that its members use."""
 
 import warnings
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from rapid.settings import Settings
 
 
 class Parameters(Settings):
-    """Parameters of an algorithm in params.yaml, each with bounds and a description."""
+    """Base class of the parameters of an algorithm. The fields have bounds and descriptions."""
 
 
 @dataclass(frozen=True)
@@ -26,16 +26,21 @@ class PlotStyle:
 class LossInputs(NamedTuple):
     """The inputs of a loss. Each row is a completion; groups are contiguous rows.
 
+    A loss takes those that it needs, by name. Losses that use groups raise ValueError if N is not a
+    whole number of groups.
+
     Args:
-        logp: (N, T) log pi of the sampled tokens, nats; carries the gradient.
-        behavior_logp: (N, T) log mu of the same tokens; on-policy it equals log pi.
-        reference_logp: (N, T) log-probabilities of the same tokens under the model before training;
-            without a KL term it equals log pi.
+        logp: (N, T) log-probabilities of the sampled tokens under the policy pi, nats; carries the
+            gradient.
+        behavior_logp: (N, T) log-probabilities of the same tokens under the behaviour policy mu,
+            which sampled them. On-policy it equals `logp`.
+        reference_logp: (N, T) log-probabilities of the same tokens under the model before training.
+            Without a KL term it equals `logp`.
         mask: (N, T) 1 where a token belongs to the completion, else 0.
-        rewards: (N,).
+        rewards: (N,) R_n.
         group_size: number of completions of each prompt.
         H: number of optimizer steps on an inference batch (the completions that are sampled
-            together), with `reuse` in all its passes.
+            together). With `reuse`, the steps of all passes over the batch are counted.
         limit: maximum number of tokens of a completion.
     """
 
@@ -49,7 +54,8 @@ class LossInputs(NamedTuple):
     limit: int = 1
 
 
-# Former names of members that subclasses define. They still work, with a warning.
+# Former names of members that subclasses define, with the present names. The former names still
+# work, with a warning.
 FORMER_NAMES = {
     "look": "plot_style",
     "get_look": "get_plot_style",
@@ -84,14 +90,14 @@ class Algorithm:
     parameters: ClassVar[type[Parameters] | None] = None
     # The class of the algorithm's section in params.yaml, if it is not `parameters`.
     section: ClassVar[type[Parameters] | None] = None
-    # Fields of `RapidConfig` that set a parameter of another name: the field's name, by parameter.
+    # For each parameter that has another name in `RapidConfig`: the name of its field there.
     config_field_names: ClassVar[dict[str, str]] = {}
     # Defaults of parameters in `RapidConfig`: published values. params.yaml has no such defaults.
     defaults: ClassVar[dict[str, Any]] = {}
     # Whether the algorithm's name contains H, the optimizer steps per inference batch: NAME-H4.
     h_in_name: ClassVar[Literal["required", "optional", "none"]] = "optional"
     is_supervised: ClassVar[bool] = False  # learns from demonstrations, without RL
-    scale_rewards: ClassVar[str] = "none"  # GRPOConfig's field: "group" divides advantages by std
+    scale_rewards: ClassVar[str] = "none"  # as in GRPOConfig: "group" divides advantages by std
     has_weighted_baseline: ClassVar[bool] = False  # the baseline has importance weights
     # Whether the learning rate of a step depends on its metrics (`step_scale`). Then groups without
     # a gradient are run too, because the metrics of a step are means over all of its completions.
@@ -165,7 +171,7 @@ class Algorithm:
 
     @property
     def hyperparameter_rows(self) -> dict[str, str]:
-        """Rows of the report's table of hyperparameters: title, and key in a run's spec."""
+        """Rows of the report's table of hyperparameters: the key in a run's spec, by title."""
         fields = self.parameters.model_fields.items() if self.parameters else ()
         return {field.title: f"objective.{name}" for name, field in fields if field.title}
 
@@ -224,7 +230,7 @@ class Algorithm:
         return rewards - group_mean(rewards, group_size)
 
     def loss(self, settings: Any, tensors: LossInputs) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the loss, a mean over `mean_over`, and metrics, means over `metrics_over`; 0-d."""
+        """Return the loss and metrics, 0-d each: means over `mean_over` and `metrics_over`."""
         arguments = {
             name: getattr(tensors if name in LossInputs._fields else settings, name)
             for name in signature(self.loss_function).parameters

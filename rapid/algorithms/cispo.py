@@ -1,7 +1,7 @@
 """CISPO: MiniMax 2025 (MiniMax-M1), arXiv 2506.13585.
 
-CISPO clips the importance weight of a token. PPO clips its objective, which leaves a clipped token
-without a gradient.
+CISPO clips the importance weight of a token, which keeps its gradient. In contrast, PPO clips the
+objective, so that a clipped token has no gradient.
 """
 
 from pydantic import Field, PositiveFloat
@@ -26,13 +26,15 @@ def cispo_loss(
     """Policy gradient with clipped token ratios as weights, averaged over all tokens.
 
         grad J = 1 / sum_n |y_n| sum_n sum_t min(r, cap) A_n grad log pi(y_nt)
+        A_n    = (R_n - mean of R) / (standard deviation of R) over n's group
 
-    r is the ratio pi / mu of a token, and A_n the standardized reward.
+    r is the ratio pi / mu of a token.
 
     Args:
+        logp, behavior_logp, mask, rewards, group_size: see `LossInputs`.
         cap: upper bound of r.
 
-    Other arguments and errors are those of `dapo_loss`. The only metric is `clip_fraction`.
+    The only metric is `clip_fraction`, the share of tokens with r above the cap.
     """
     advantages = standardize(rewards, group_size)
     weights, metrics = truncate_ratios(logp, behavior_logp, mask, cap)

@@ -1,4 +1,4 @@
-"""DAPO: Yu et al. 2025.
+"""DAPO: Yu et al. 2025, arXiv 2503.14476.
 
 It differs from GRPO by a larger upper bound of the clip ("clip-higher"), a mean over tokens,
 resampling of groups whose rewards are all equal ("dynamic sampling"), a penalty on completions near
@@ -24,7 +24,7 @@ class DapoParameters(Parameters):
     )
     epsilon_high: PositiveFloat | None = Field(
         title="clip above",
-        description="token ratios are clipped above 1 + epsilon_high; null is epsilon_low",
+        description="token ratios are clipped above 1 + epsilon_high; null: 1 + epsilon_low",
     )
     rounds: PositiveInt = Field(
         title="rounds of sampling",
@@ -34,7 +34,7 @@ class DapoParameters(Parameters):
         gt=0,
         lt=1,
         title="overlong share",
-        description="share of the length limit, at its end, in which completions are penalized",
+        description="completions that end in this last share of the length limit are penalized",
     )
     overlong_filtering: bool = Field(
         False,
@@ -55,10 +55,17 @@ def dapo_loss(
     """Clipped token ratios, averaged over the tokens of the batch: Yu et al. 2025, eq. 8.
 
     Args:
+        logp, behavior_logp, mask, rewards, group_size: see `LossInputs`.
         epsilon_low, epsilon_high: token ratios are clipped to [1 - epsilon_low, 1 + epsilon_high].
             If epsilon_high is None, it is epsilon_low.
 
-    Other arguments, metrics and errors are those of `grpo_loss`, without a reference or a KL term.
+    Returns:
+        The loss (0-d), a mean over all tokens, and
+        metrics, each 0-d: `clip_fraction` (share of tokens that are clipped) and `clip_low` (share
+        of tokens that are clipped at 1 - epsilon_low).
+
+    Raises:
+        ValueError: N is not a whole number of groups.
     """
     advantages = standardize(rewards, group_size)
     high = epsilon_low if epsilon_high is None else epsilon_high

@@ -4,8 +4,8 @@ The paper's title is "Rethinking the Trust Region in LLM Reinforcement Learning"
 
 A token is left out of the gradient if its probability has moved too far in the direction of its
 advantage. PPO tests the probability ratio instead, which for rare tokens says little about the
-distance of two policies. The distance here is the paper's Binary-TV: the total variation distance
-of the binary distributions "this token, or any other".
+distance of two policies. The distance here is the paper's Binary-TV, |pi - mu| of the token: the
+total variation distance of the two policies' distributions over "this token" and "any other token".
 """
 
 from pydantic import Field, PositiveFloat
@@ -22,7 +22,8 @@ class DppoParameters(Parameters):
         gt=0,
         le=1,
         title="trust region",
-        description="tokens whose probability changes by more than this are left out",
+        description="largest change of a token's probability: tokens whose probability has moved "
+        "further in the direction of their advantage are left out",
     )
     cap: PositiveFloat = Field(
         5.0, title="clip above", description="token ratios are clipped above this"
@@ -40,11 +41,19 @@ def dppo_loss(
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Truncated token ratios as weights, within a trust region of probabilities: eq. 12, 13, 23.
 
-        grad J = 1/N sum_n A_n sum_t M_nt min(r, cap) grad log pi(y_nt),    A_n as in `pg_loss`
+        grad J = 1/N sum_n A_n sum_t M_nt min(r, cap) grad log pi(y_nt)
+        A_n    = R_n - mean of R over n's group
         M_nt   = 0 if sign(A_n) (pi(y_nt) - mu(y_nt)) > divergence, else 1
 
-    r is the ratio pi / mu of a token. Other arguments, result and errors are those of `dapo_loss`.
-    Without M this is `tis_loss`.
+    r is the ratio pi / mu of a token. Without M this is `tis_loss`.
+
+    Args:
+        logp, behavior_logp, mask, rewards, group_size: see `LossInputs`.
+        divergence: largest change of a token's probability in the direction of its advantage.
+        cap: upper bound of r.
+
+    Metrics are `clip_fraction`, the share of tokens with M_nt = 0, and `clip_low`, the share of
+    tokens with M_nt = 0 and A_n < 0.
     """
     advantages = rewards - group_mean(rewards, group_size)
     probability_change = logp.detach().exp() - behavior_logp.exp()  # (N, T)

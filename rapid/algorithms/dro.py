@@ -29,16 +29,17 @@ def dro_loss(
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Squared difference of log ratios and advantages, in the form of a policy gradient.
 
-        loss   = 1/N sum_n (tau / 2 l_n^2 - A_n l_n),    l_n = log(pi(y_n | x_n) / mu(y_n | x_n))
-        grad J = 1/N sum_n (A_n - tau l_n) grad log pi(y_n | x_n),    A_n as in `pg_loss`
+        loss   = 1/N sum_n (tau / 2 l_n^2 - A_n l_n)
+        grad J = 1/N sum_n (A_n - tau l_n) grad log pi(y_n | x_n)
+        l_n    = log(pi(y_n | x_n) / mu(y_n | x_n)),    A_n = R_n - mean of R over n's group
 
     tau times this loss is 1 / 2N sum_n (tau l_n - A_n)^2, apart from a constant.
 
     Args:
+        logp, behavior_logp, mask, rewards, group_size: see `LossInputs`.
         tau: weight of the penalty, in units of reward per nat.
 
-    Other arguments and errors are those of `rapid_loss`. The metric `staleness` is the mean of
-    |l_n|.
+    The only metric is `staleness`, the mean of |l_n|.
     """
     advantages = rewards - group_mean(rewards, group_size)
     log_ratio = ((logp - behavior_logp) * mask).sum(1)  # (N,), carries the gradient

@@ -1,11 +1,13 @@
-"""Geometric sequence mask: Geo-RS of verl, docs/algo/rollout_corr_math.md, section 3.3.3.
+"""Geometric sequence mask: verl's Geo-RS (section 3.3.3 of its docs/algo/rollout_corr_math.md).
 
 A completion is left out if the geometric mean of its token ratios is too far from 1. The mean does
 not depend on the completion's length, whereas a bound on the product of the ratios would leave out
-long completions first (richardli.xyz/rl-collapse-3). Other completions have no importance weight.
+long completions first (richardli.xyz/rl-collapse-3). The completions that are kept have no
+importance weights.
 
 verl made the mask and its bounds for the small difference between a sampler and a trainer with the
-same parameters. With H > 1 optimizer steps per inference batch the ratios are further from 1.
+same weights. With H > 1 optimizer steps per inference batch the ratios are further from 1, so that
+the same bounds leave out more completions.
 """
 
 from pydantic import Field
@@ -43,14 +45,15 @@ def geo_mask_loss(
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Policy gradient on completions whose geometric mean of token ratios is within bounds.
 
-        grad J = 1/N sum_n M_n A_n grad log pi(y_n | x_n),    A_n as in `pg_loss`
+        grad J = 1/N sum_n M_n A_n grad log pi(y_n | x_n)
+        A_n    = R_n - mean of R over n's group
         M_n    = 1 if low <= (pi(y_n | x_n) / mu(y_n | x_n))^(1 / |y_n|) <= high, else 0
 
     Args:
+        logp, behavior_logp, mask, rewards, group_size: see `LossInputs`.
         low, high: bounds of the geometric mean of a completion's token ratios.
 
-    Other arguments and errors are those of `rapid_loss`. The metric `clip_fraction` is the share of
-    completions that are left out.
+    The only metric is `clip_fraction`, the share of completions that are left out.
     """
     advantages = rewards - group_mean(rewards, group_size)
     lengths = mask.sum(1).clamp(min=1)

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 else:  # importing torch takes seconds, and is not needed for names and parameters
     Tensor = Any
 
-# Kinds of groups: an "unequal" group has different rewards, a "rewarded" group has a reward that is
-# not 0, and "all" is every group.
+# Kinds of groups: in an "unequal" group not all rewards are equal, in a "rewarded" group not all
+# rewards are 0, and "all" is every group.
 GroupKind = Literal["unequal", "rewarded", "all"]
 STD_EPSILON = 1e-4  # TRL's value; avoids division by zero in a group of equal rewards
 
@@ -42,7 +42,7 @@ def group_mean_of_others(values: Tensor, group_size: int) -> Tensor:
 
 
 def standardize(rewards: Tensor, group_size: int) -> Tensor:
-    """Return rewards minus the group mean, over the group's standard deviation. (N,) -> (N,)
+    """Return (R - mean R) / (standard deviation of R + 1e-4) in each group. (N,) -> (N,)
 
     In a group of one completion the result is 0.
     """
@@ -52,7 +52,7 @@ def standardize(rewards: Tensor, group_size: int) -> Tensor:
 
 
 def active_groups(kind: GroupKind, rewards: Tensor, group_size: int) -> Tensor:
-    """Return for each group whether it is of this kind. (N,) -> (K,) bool"""
+    """Return for each group whether it is of this kind. (N,) rewards -> (K,) bool"""
     groups = to_groups(rewards, group_size)
     if kind == "rewarded":
         return (groups != 0).any(1)
@@ -61,7 +61,7 @@ def active_groups(kind: GroupKind, rewards: Tensor, group_size: int) -> Tensor:
 
 
 def to_groups(values: Tensor, group_size: int) -> Tensor:
-    """Return one row for each group. (N,) -> (K, N_k)"""
+    """Return the values with one row for each group. (N,) -> (K, N_k)"""
     if len(values) % group_size:
         raise ValueError(f"{len(values)} completions cannot be divided into groups of {group_size}")
     return values.view(-1, group_size)  # (K, N_k)

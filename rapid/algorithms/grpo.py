@@ -13,7 +13,10 @@ from rapid.algorithms.ratios import clipped_surrogate, compute_clip_metrics
 class GrpoParameters(Parameters):
     beta: NonNegativeFloat = Field(title="KL coefficient", description="factor of the KL term")
     epsilon: float = Field(
-        gt=0, lt=1, title="clip of the ratio", description="ratios are clipped to 1 +- epsilon"
+        gt=0,
+        lt=1,
+        title="clip of the ratio",
+        description="token ratios are clipped to [1 - epsilon, 1 + epsilon]",
     )
 
 
@@ -27,13 +30,12 @@ def grpo_loss(
     beta: float,
     epsilon: float,
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """Clipped token ratios, standardized rewards as advantages, and a KL term to a reference.
+    """Clipped token ratios, standardized rewards as advantages, and a KL term.
 
     Shao et al. 2024 (DeepSeekMath), eq. 3. Each completion contributes the mean over its tokens.
 
     Args:
-        logp, behavior_logp, mask, rewards, group_size: see `rapid.rapid_loss`.
-        reference_logp: (N, T) log-probabilities under the model before training.
+        logp, behavior_logp, reference_logp, mask, rewards, group_size: see `LossInputs`.
         beta: coefficient of the KL term, estimated as exp(d) - d - 1, d = reference_logp - logp.
         epsilon: token ratios are clipped to [1 - epsilon, 1 + epsilon].
 

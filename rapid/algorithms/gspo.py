@@ -1,7 +1,7 @@
 """GSPO: Zheng et al. 2025 (Group Sequence Policy Optimization), arXiv 2507.18071.
 
-The clipped ratio is that of a completion: the geometric mean of its token ratios. Such means are
-close to 1, so the range of the clip is narrow.
+The ratio that is clipped is that of a whole completion: the geometric mean of its token ratios.
+Such means are close to 1, so the clip range is narrow.
 """
 
 from pydantic import Field, PositiveFloat
@@ -38,11 +38,16 @@ def gspo_loss(
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """PPO's clip of a completion's ratio s, the geometric mean of its token ratios (eq. 7).
 
-        loss = 1/N sum_n max(-s_n A_n, -clip(s_n, 1 - low, 1 + high) A_n)
+        loss = 1/N sum_n max(-s_n A_n, -clip(s_n, 1 - clip_low, 1 + clip_high) A_n)
         s_n  = (pi(y_n | x_n) / mu(y_n | x_n))^(1 / |y_n|)
+        A_n  = (R_n - mean of R) / (standard deviation of R) over n's group
 
-    A_n is the standardized reward. Arguments, result and errors are those of `dapo_loss`, but the
-    metrics are shares of completions, not of tokens.
+    Args:
+        logp, behavior_logp, mask, rewards, group_size: see `LossInputs`.
+        clip_low, clip_high: s_n is clipped to [1 - clip_low, 1 + clip_high].
+
+    Metrics are `clip_fraction`, the share of completions that are clipped, and `clip_low`, the
+    share of completions that are clipped at the lower bound.
     """
     advantages = standardize(rewards, group_size)
     lengths = mask.sum(1, keepdim=True).clamp(min=1)

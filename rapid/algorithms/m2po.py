@@ -1,8 +1,8 @@
 """M2PO: Zheng et al. 2025 (Prosperity before Collapse), arXiv 2510.01161.
 
 M2PO bounds the second moment of log ratios, not each ratio: the tokens with the largest squared log
-ratios are left out until the mean square of the others is at most tau. As in PPO's clip, this
-concerns only tokens whose probability has moved in the direction of their advantage.
+ratios are left out until the mean square of the others is at most tau. As in PPO's clip, only
+tokens whose probability has moved in the direction of their advantage count and may be left out.
 
 The paper bounds the mean over a batch. Here the mean over each group is bounded, so that the
 gradient does not depend on how a batch is split into forward and backward passes. The bound on each
@@ -38,13 +38,14 @@ def find_outliers(log_ratio: Tensor, is_candidate: Tensor, group_size: int, tau:
     Returns:
         (N, T) bool, a subset of `is_candidate`.
     """
-    # Other tokens are sorted to the end as infinite, so that they do not change the means.
+    # Tokens that are no candidates become infinite. They are then sorted to the end, where they do
+    # not change the means of the squares before them.
     squares = log_ratio.square().masked_fill(~is_candidate, math.inf)
-    ascending, order = squares.view(len(squares) // group_size, -1).sort(1)  # a row per group
+    sorted_squares, order = squares.view(len(squares) // group_size, -1).sort(1)  # a row per group
     # The n smallest squares are kept if their mean is at most tau.
-    is_kept = ascending.cumsum(1) / order.new_ones(order.shape).cumsum(1) <= tau
-    in_original_order = is_kept.scatter(1, order, is_kept).view(is_candidate.shape)
-    return is_candidate & ~in_original_order
+    is_kept_sorted = sorted_squares.cumsum(1) / order.new_ones(order.shape).cumsum(1) <= tau
+    is_kept = is_kept_sorted.scatter(1, order, is_kept_sorted).view(is_candidate.shape)
+    return is_candidate & ~is_kept
 
 
 def m2po_loss(
@@ -53,14 +54,17 @@ def m2po_loss(
     """Policy gradient with token ratios as weights, without the most extreme tokens.
 
         grad J = 1 / sum_n |y_n| sum_n sum_t M_nt r A_n grad log pi(y_nt)
+        A_n    = (R_n - mean of R) / (standard deviation of R) over n's group
 
-    r is the ratio pi / mu of a token, and A_n the standardized reward. M_nt is 0 for the tokens
-    that `find_outliers` selects in each group among those with A_n log r > 0, and otherwise 1.
+    r is the ratio pi / mu of a token. M_nt is 0 for the tokens that `find_outliers` selects in each
+    group among those with A_n log r > 0, and otherwise 1.
 
     Args:
-        tau: upper bound of the mean of (log r)^2 over the other tokens with A_n log r > 0.
+        logp, behavior_logp, mask, rewards, group_size: see `LossInputs`.
+        tau: upper bound of the mean of (log r)^2 over the tokens with A_n log r > 0 and M_nt = 1.
 
-    Other arguments, result and errors are those of `dapo_loss`.
+    Metrics are `clip_fraction`, the share of tokens with M_nt = 0, and `clip_low`, the share of
+    tokens with M_nt = 0 and A_n < 0.
     """
     advantages = standardize(rewards, group_size)
     log_ratio = (logp - behavior_logp).detach()

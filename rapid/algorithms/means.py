@@ -22,5 +22,5 @@ def mean_completion_sum(values: Tensor, mask: Tensor) -> Tensor:
 
 
 def reinforce_loss(logp: Tensor, mask: Tensor, advantages: Tensor) -> Tensor:
-    """Return REINFORCE's loss: minus the mean of advantages, (N,), times log pi(y | x), (N,)."""
+    """Return REINFORCE's loss, minus the mean of A_n log pi(y_n | x_n). Advantages are (N,)."""
     return -(advantages * (logp * mask).sum(1)).mean()

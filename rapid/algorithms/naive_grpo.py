@@ -1,4 +1,4 @@
-"""GRPO that samples completions in batches as small as those of its training (paper, Figure 1)."""
+"""GRPO that samples as few completions at a time as it trains on (paper, Figure 1)."""
 
 from typing import Any
 

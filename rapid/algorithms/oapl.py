@@ -5,8 +5,9 @@ that maximizes E[R] - beta KL(pi | mu) satisfies beta log(pi / mu) = R - V*, whe
 the logarithm of the mean of exp(R / beta). OAPL estimates V* from the group, and minimizes the
 squared difference of both sides. mu stays the same for many steps, here for H.
 
-The two uses of beta have separate values, as in KARL (arXiv 2603.05218), which trains with OAPL.
-With a large `beta_value` V* is the group's mean reward, and the gradient is that of `dro`.
+beta has one value in V* (`beta_value`) and another one before the log ratio (`beta_policy`), as in
+KARL (arXiv 2603.05218), which trains with OAPL. If `beta_value` is large, V* is the group's mean
+reward, and the gradient is proportional to that of `dro` with tau = `beta_policy`.
 """
 
 from typing import Any
@@ -21,8 +22,8 @@ class OaplParameters(Parameters):
     beta_value: PositiveFloat = Field(
         1.0,
         title="beta of the value",
-        description="temperature of V*, which is between the mean reward (a large value) and the "
-        "largest reward of a group (a small value)",
+        description="temperature of V*: large values bring V* near the group's mean reward, small "
+        "values near its largest reward",
     )
     beta_policy: PositiveFloat = Field(
         1e-3,
@@ -54,14 +55,15 @@ def oapl_loss(
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Mean squared difference of log ratios and optimal advantages.
 
-        loss = 1/N sum_n (beta_policy log(pi(y_n | x_n) / mu(y_n | x_n)) - (R_n - V_n))^2
+        loss = 1/N sum_n (beta_policy l_n - (R_n - V_n))^2
+        l_n  = log(pi(y_n | x_n) / mu(y_n | x_n))
         V_n  = beta_value log(mean of exp(R / beta_value) over n's group)
 
     Args:
+        logp, behavior_logp, mask, rewards, group_size: see `LossInputs`.
         beta_value, beta_policy: see `OaplParameters`.
 
-    Other arguments and errors are those of `rapid_loss`. The metric `staleness` is the mean of
-    |log(pi / mu)|.
+    The only metric is `staleness`, the mean of |l_n|.
     """
     log_ratio = ((logp - behavior_logp) * mask).sum(1)  # (N,), carries the gradient
     advantages = compute_optimal_advantages(rewards, group_size, beta_value)

@@ -2,7 +2,7 @@
 
 The paper's algorithm is on-policy. With H > 1 optimizer steps per inference batch the gradient
 still has no importance weights, although an earlier policy, the behaviour policy mu, sampled the
-completions. Then there is a metric, `staleness`: the mean over completions of
+completions. With H > 1 there is a metric, `staleness`: the mean over completions of
 |log pi(y|x) - log mu(y|x)|, in nats.
 """
 
@@ -23,7 +23,7 @@ def pg_loss(
         grad J = 1/N sum_n A_n grad log pi(y_n | x_n),    A_n = R_n - mean of R over n's group
 
     Args:
-        logp, mask, rewards, group_size: see `rapid.rapid_loss`.
+        logp, mask, rewards, group_size: see `LossInputs`.
 
     Returns:
         The loss (0-d), a mean over the N completions, and an empty dict: nothing is clipped.

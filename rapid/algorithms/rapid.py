@@ -1,10 +1,12 @@
 """RAPID's importance-weighted group-relative policy gradient: paper, section 3.4.
 
-It departs from the paper's text in two points:
+This file departs from the paper's text in two points:
 1. The clipped weight of eq. 5 is min{w, eta}. The paper prints max, which would raise every small
-   weight to eta. But it also says that clipping prevents large weights, and affects about 5 %.
-2. The leave-one-out baseline divides by N_k - 1, which makes it an unbiased estimate of V. The
-   paper prints N_k, which shrinks V by (N_k - 1) / N_k. The gradient is unbiased with either.
+   weight to eta. But the paper also says that clipping prevents large weights, and that about 5 %
+   of the weights are clipped.
+2. The leave-one-out baseline divides by N_k - 1, which makes it an unbiased estimate of the value V
+   of the prompt. The paper prints N_k, which shrinks the baseline by (N_k - 1) / N_k. The gradient
+   is unbiased with either.
 """
 
 import math
@@ -30,7 +32,7 @@ EqualGroups = Literal["kept", "reinforced", "skipped"]
 # Upper bound of log w, for a weight w of 1e26. Without it a weight could overflow to infinity, and
 # infinity times a reward of 0 is NaN.
 MAX_LOG_WEIGHT = 60.0
-# For each `baseline`, the function that computes the paper's V, (N,), of weighted rewards, (N,).
+# The functions that compute the paper's V from weighted rewards, by `baseline`. (N,) -> (N,)
 BASELINES = {
     "group": group_mean,
     "others": group_mean_of_others,
@@ -79,7 +81,7 @@ class RapidParameters(Parameters):
         exclude_if=partial(eq, "kept"),
         description="What happens to groups whose rewards are all equal, for ablations. "
         '"reinforced" takes their rewards as advantages, without a baseline; "skipped" sets their '
-        'advantages to 0; "kept" treats them as other groups.',
+        'advantages to 0; "kept" treats them like all other groups.',
     )
 
 
@@ -101,6 +103,8 @@ def compute_advantages(
     equal_groups: EqualGroups = "kept",
 ) -> Tensor:
     """Return the advantages R - baseline_scale * V, where V is the baseline of weight * R.
+
+    `equal_groups` and `positive_only` then change the advantages.
 
     Args:
         rewards: (N,) R.
@@ -238,7 +242,7 @@ class Rapid(Algorithm):
         return settings.weighted and settings.baseline != "none" and settings.baseline_scale > 0
 
     def advantages(self, settings: Any, rewards: Tensor, group_size: int) -> Tensor:
-        # On-policy all weights are 1, and then clipped to eta.
+        # On-policy all weights are 1, and clipping makes them min(1, eta).
         weight = 1 if settings.clip == "nowhere" or not settings.weighted else min(settings.eta, 1)
         return compute_advantages(
             rewards,

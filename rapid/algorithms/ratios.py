@@ -11,7 +11,7 @@ from rapid.algorithms.means import token_mean
 def clipped_surrogate(
     log_ratio: Tensor, advantages: Tensor, low: float, high: float
 ) -> tuple[Tensor, Tensor]:
-    """Return PPO's -min(r A, clip(r, 1 - low, 1 + high) A), r = exp(log_ratio).
+    """Return PPO's losses -min(r A, clip(r, 1 - low, 1 + high) A), with r = exp(log_ratio).
 
     Args:
         log_ratio: (N, T) for ratios of tokens, (N, 1) for ratios of completions.
@@ -27,9 +27,9 @@ def clipped_surrogate(
 
 
 def compute_clip_metrics(is_clipped: Tensor, advantages: Tensor, mask: Tensor) -> dict[str, Tensor]:
-    """Return two metrics, 0-d each: the shares of tokens clipped, and clipped at the lower bound.
+    """Return two metrics: the share of tokens that are clipped, and clipped at the lower bound.
 
-    PPO's objective is clipped at the lower bound only if the advantage is negative.
+    They are 0-d. PPO's objective is clipped at the lower bound only if the advantage is negative.
     """
     is_low = is_clipped * (advantages < 0)[:, None]
     return {"clip_fraction": token_mean(is_clipped, mask), "clip_low": token_mean(is_low, mask)}
@@ -52,5 +52,5 @@ def completion_log_weights(logp: Tensor, behavior_logp: Tensor, mask: Tensor) ->
 
 
 def select_by_sign(advantages: Tensor, positive: float, negative: float) -> Tensor:
-    """Return `positive` where an advantage is positive, else `negative`, in advantages' shape."""
+    """Return `positive` where an advantage is positive, else `negative`, shaped like advantages."""
     return advantages.new_full(advantages.shape, negative).masked_fill(advantages > 0, positive)

@@ -21,7 +21,7 @@ def rloo_loss(
         grad J = 1/N sum_n A_n grad log pi(y_n | x_n)
         A_n    = R_n - mean of R over the other completions of n's group
 
-    Arguments, result and errors are those of `pg_loss`. Groups of one also raise ValueError.
+    Arguments: see `LossInputs`. There are no metrics. Groups of one completion raise ValueError.
     """
     advantages = rewards - group_mean_of_others(rewards, group_size)  # (N,)
     return reinforce_loss(logp, mask, advantages), {}

@@ -15,13 +15,13 @@ from rapid.algorithms.ratios import select_by_sign
 class SapoParameters(Parameters):
     temperature_pos: PositiveFloat = Field(
         1.0,
-        title="temperature above",
+        title="temperature, positive advantages",
         description="how fast the gradient decays with the ratio, where the advantage is positive",
     )
     temperature_neg: PositiveFloat = Field(
         1.05,
-        title="temperature below",
-        description="how fast the gradient decays, where the advantage is negative",
+        title="temperature, negative advantages",
+        description="how fast the gradient decays with the ratio, where the advantage is negative",
     )
 
 
@@ -37,9 +37,14 @@ def sapo_loss(
     """Gated token ratios, averaged over a completion's tokens.
 
         loss = -1/N sum_n 1/|y_n| sum_t f(r) A_n,    f(r) = 4 / tau sigmoid(tau (r - 1))
+        A_n  = (R_n - mean of R) / (standard deviation of R) over n's group
 
-    r is a token's ratio pi / mu, and A_n the standardized reward. tau is `temperature_pos` where
-    A_n is positive, else `temperature_neg`. Other arguments and errors are those of `dapo_loss`.
+    r is the ratio pi / mu of a token.
+
+    Args:
+        logp, behavior_logp, mask, rewards, group_size: see `LossInputs`.
+        temperature_pos, temperature_neg: tau where A_n is positive, and elsewhere.
+
     There are no metrics, since nothing is clipped.
     """
     advantages = standardize(rewards, group_size)[:, None]

@@ -1,8 +1,8 @@
 """Truncated importance sampling by token (TIS): Yao et al. 2025; PG-TIS in arXiv 2602.04879.
 
-Policy gradient in which each token has its own importance weight. It is not multiplied by the
-weights of the preceding tokens, which were sampled from another policy too. RAPID with `clip=both`
-is truncated importance sampling by completion.
+This is a policy gradient in which each token has its own importance weight. The weight is not
+multiplied by those of the preceding tokens, although these were sampled from the behaviour policy
+too. RAPID with `clip=both` is truncated importance sampling by completion.
 """
 
 from pydantic import Field, PositiveFloat
@@ -22,12 +22,19 @@ class TisParameters(Parameters):
 def tis_loss(
     logp: Tensor, behavior_logp: Tensor, mask: Tensor, rewards: Tensor, group_size: int, cap: float
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """Policy gradient with truncated token ratios as weights: arXiv 2602.04879, eq. 23, M_t = 1.
+    """Policy gradient with truncated token ratios as weights.
 
-        grad J = 1/N sum_n A_n sum_t min(r, cap) grad log pi(y_nt),    A_n as in `pg_loss`
+        grad J = 1/N sum_n A_n sum_t min(r, cap) grad log pi(y_nt)
+        A_n    = R_n - mean of R over n's group
 
-    r is the ratio pi / mu of a token. Arguments, result and errors are those of `cispo_loss`. With
-    pi = mu this is `pg_loss`.
+    This is eq. 23 of arXiv 2602.04879 with M_t = 1. r is the ratio pi / mu of a token. With pi = mu
+    this is `pg_loss`.
+
+    Args:
+        logp, behavior_logp, mask, rewards, group_size: see `LossInputs`.
+        cap: upper bound of r.
+
+    The only metric is `clip_fraction`, the share of tokens with r above the cap.
     """
     weights, metrics = truncate_ratios(logp, behavior_logp, mask, cap)
     advantages = rewards - group_mean(rewards, group_size)

@@ -1,11 +1,11 @@
 """TOPR: Le Roux et al. 2025 (Tapered Off-Policy REINFORCE), arXiv 2503.14286.
 
 Completions with a positive advantage have the weight 1. Completions with a negative advantage have
-the importance weight pi / mu, but at most 1. When the policy makes such a completion unlikely, its
+the importance weight pi / mu, but at most 1. As the policy makes such a completion unlikely, its
 weight goes to 0.
 
-In the paper rewards are 1 and -1, without a baseline. Here they are usually 1 and 0, and `offset`
-or else the group's mean is subtracted to get advantages of both signs.
+In the paper rewards are 1 and -1, without a baseline. Here they are usually 1 and 0. To get
+advantages of both signs, `offset` is subtracted from them, or the group's mean if `offset` is None.
 """
 
 from typing import Any
@@ -23,7 +23,7 @@ class ToprParameters(Parameters):
         None,
         title="offset",
         description="Subtracted from rewards; null is the group's mean. With 0.5, rewards of 0 "
-        "and 1 become -0.5 and 0.5, half of the paper's.",
+        "and 1 become -0.5 and 0.5, which are half of the paper's rewards.",
     )
 
 
@@ -41,10 +41,11 @@ def topr_loss(
         c_n    = 1 if A_n >= 0, else min{pi(y_n | x_n) / mu(y_n | x_n), 1}
 
     Args:
+        logp, behavior_logp, mask, rewards, group_size: see `LossInputs`.
         offset: A_n = R_n - offset; None is the mean of R over n's group.
 
-    Other arguments and errors are those of `rapid_loss`. Metrics are `clip_fraction`, the share of
-    completions whose weight is cut to 1, and `weight`, the mean of c.
+    Metrics are `clip_fraction`, the share of completions whose weight is cut to 1, and `weight`,
+    the mean of c_n.
     """
     advantages = rewards - (group_mean(rewards, group_size) if offset is None else offset)
     log_weight = completion_log_weights(logp, behavior_logp, mask)

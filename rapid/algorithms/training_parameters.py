@@ -36,7 +36,7 @@ Reuse = Annotated[
         "are run in order, and this is repeated: H * reuse optimizer steps.",
     ),
 ]
-# Largest number of completions in a forward and backward pass; "auto" is found by trial passes.
+# Largest number of completions in a forward and backward pass. "auto" finds it by trial passes.
 MicroBatch = Annotated[PositiveInt | Literal["auto"], BeforeValidator(_validate_count_or_auto)]
 Precision = Annotated[
     Literal["float32", "bfloat16"], Field(description="The precision of weights in computation.")

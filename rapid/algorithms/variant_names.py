@@ -166,13 +166,13 @@ def _build_changes_class(algorithm: Algorithm) -> type[Changes]:
 def _describe_valid_names() -> str:
     algorithms = ALGORITHMS.values()
     without_h = [algorithm.name for algorithm in algorithms if algorithm.h_in_name != "required"]
-    with_h = [
+    required_h = [
         algorithm.format_name(4) for algorithm in algorithms if algorithm.h_in_name == "required"
     ]
-    optional = [algorithm.name for algorithm in algorithms if algorithm.h_in_name == "optional"]
+    optional_h = [algorithm.name for algorithm in algorithms if algorithm.h_in_name == "optional"]
     return (
-        f"one of {', '.join(without_h)} or {', '.join(with_h)} (any H from 1; "
-        f"{', '.join(optional)} can have an H too); a variant adds ',name=value', where name is "
+        f"one of {', '.join(without_h)} or {', '.join(required_h)} (any H from 1; "
+        f"{', '.join(optional_h)} can have an H too); a variant adds ',name=value', where name is "
         "one of "
         f"{', '.join(Changes.model_fields)}, or a parameter of the algorithm"
     )

@@ -23,7 +23,7 @@ from rapid.algorithms.ratios import completion_log_weights
 
 # Upper bound of log w: float32 holds the square of such a weight, and the sum of many squares.
 MAX_LOG_WEIGHT = 40.0
-SMALLEST_SQUARE = 1e-38  # of float32; avoids division by zero if all weights are 0
+SMALLEST_SQUARE = 1e-38  # near float32's smallest number; avoids 0 / 0 if all weights are 0
 
 
 class VcpoParameters(Parameters):
@@ -37,14 +37,15 @@ def vcpo_loss(
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Policy gradient with truncated weights of completions, and metrics for `Vcpo.step_scale`.
 
-        grad J = 1/N sum_n min(w_n, cap) A_n grad log pi(y_n | x_n),    A_n as in `pg_loss`
-        w_n    = pi(y_n | x_n) / mu(y_n | x_n)
+        grad J = 1/N sum_n min(w_n, cap) A_n grad log pi(y_n | x_n)
+        w_n    = pi(y_n | x_n) / mu(y_n | x_n),    A_n = R_n - mean of R over n's group
 
     Args:
+        logp, behavior_logp, mask, rewards, group_size: see `LossInputs`.
         cap: upper bound of weights in the gradient. The metrics use w_n without this bound.
 
-    Other arguments and errors are those of `rapid_loss`. Metrics are `clip_fraction`, the share of
-    w_n above the cap, and the means of w_n and w_n^2: `weight` and `squared_weight`.
+    Metrics are `clip_fraction`, the share of w_n above the cap, and `weight` and `squared_weight`,
+    the means of w_n and of w_n^2.
     """
     advantages = rewards - group_mean(rewards, group_size)
     weight = (

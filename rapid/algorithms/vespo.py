@@ -2,8 +2,8 @@
 
 The paper's title is "Variational Sequence-level Soft Policy Optimization".
 
-The importance weight w of a completion is replaced by a gamma kernel of it, phi(w). phi is 1 where
-the policy equals the behaviour policy (w = 1), and goes to 0 for small and for large w.
+A gamma kernel phi(w) replaces the importance weight w of a completion. phi is 1 where the policy
+equals the behaviour policy (w = 1), and goes to 0 for small and for large w.
 """
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat
@@ -16,20 +16,24 @@ from rapid.algorithms.ratios import completion_log_weights, select_by_sign
 
 class VespoParameters(Parameters):
     k_pos: NonNegativeFloat = Field(
-        2.0, title="power above", description="power of the weight where the advantage is positive"
+        2.0,
+        title="power, positive advantages",
+        description="power of the weight where the advantage is positive",
     )
     decay_pos: PositiveFloat = Field(
         3.0,
-        title="decay above",
+        title="decay, positive advantages",
         description="exponential decay in the weight where the advantage is positive",
     )
     k_neg: NonNegativeFloat = Field(
-        3.0, title="power below", description="power of the weight where the advantage is negative"
+        3.0,
+        title="power, negative advantages",
+        description="power of the weight where the advantage is negative or 0",
     )
     decay_neg: PositiveFloat = Field(
         2.0,
-        title="decay below",
-        description="exponential decay in the weight where the advantage is negative",
+        title="decay, negative advantages",
+        description="exponential decay in the weight where the advantage is negative or 0",
     )
 
 
@@ -44,26 +48,25 @@ def vespo_loss(
     k_neg: float,
     decay_neg: float,
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """REINFORCE with phi as the weights of completions, averaged over all tokens.
+    """REINFORCE with phi as the weight of a completion, averaged over all tokens.
 
         grad J = 1 / sum_n |y_n| sum_n phi(w_n) A_n grad log pi(y_n | x_n)
         phi(w) = w^k exp(decay (1 - w)),    w_n = pi(y_n | x_n) / mu(y_n | x_n)
+        A_n    = (R_n - mean of R) / (standard deviation of R) over n's group
 
     Args:
+        logp, behavior_logp, mask, rewards, group_size: see `LossInputs`.
         k_pos, decay_pos: k and decay where A_n > 0.
         k_neg, decay_neg: k and decay where A_n <= 0.
 
-    A_n is the standardized reward. Other arguments and errors are those of `dapo_loss`. The metric
-    `weight` is the mean of phi.
+    The only metric is `weight`, the mean of phi.
     """
     advantages = standardize(rewards, group_size)
     log_weight = completion_log_weights(logp, behavior_logp, mask)
-    power, decay = (
-        select_by_sign(advantages, k_pos, k_neg),
-        select_by_sign(advantages, decay_pos, decay_neg),
-    )
+    k = select_by_sign(advantages, k_pos, k_neg)
+    decay = select_by_sign(advantages, decay_pos, decay_neg)
     # log phi(w) = k log w + decay (1 - w)
-    phi = (decay + power * log_weight - decay * log_weight.exp()).exp()  # (N,)
+    phi = (decay + k * log_weight - decay * log_weight.exp()).exp()  # (N,)
     loss = token_mean(-(phi * advantages)[:, None] * logp, mask)
     return loss, {"weight": phi.mean()}
 

@@ -15,9 +15,9 @@ run.
    which have templates. So if one file in the folder of a grader or a benchmark is reached, all
    files of the folder are hashed.
 4. Code that decides no result is excluded (`EXCLUDED`): configuration, whose values are in the
-   spec; leases, processes, error messages, the console and the command; estimates of cost;
+   spec; leases, processes, error messages, the console and the command line; estimates of cost;
    reporting services and what a run prints; and the reading, writing and hashing of artifacts. The
-   schemas of rows (demonstrations, runs, evaluations) are hashed. The code that starts several
+   schemas of artifacts (demonstrations, runs, evaluations) are hashed. The code that starts several
    processes or a vLLM server is hashed for the jobs that use it.
 """
 
@@ -59,7 +59,7 @@ EXCLUDED = (
 )
 # Folders whose files are all hashed if one is reached (3. above).
 WHOLE_FOLDER = re.compile(r"reports/|rapid/(benchmarks|grading)/[^/]+/")
-PLUG_INS = ("rapid/algorithms/", "rapid/benchmarks/")
+PLUG_IN_FOLDERS = ("rapid/algorithms/", "rapid/benchmarks/")
 REPORT_ATTRIBUTES = ("label", "plot_style")  # of a plug-in's class; only reports use them
 PROSE_KEYWORDS = (
     "description",
@@ -119,12 +119,12 @@ def hash_dependencies(
         for target in (
             _load_file(file, with_report_attributes)[1] if file.startswith(follow) else ()
         ):
-            # A plug-in is not followed from outside its registry's folder (2. above).
-            is_unfollowed = any(
-                target in names and not file.startswith(f"{Path(registry).parent}/")
-                for registry, names in plug_ins.items()
+            # An import of a plug-in is not followed from outside the plug-in's folder (2. above).
+            is_ignored = any(
+                target in plug_in_files and not file.startswith(f"{Path(registry).parent}/")
+                for registry, plug_in_files in plug_ins.items()
             )
-            queue += [] if is_unfollowed else _expand_file(target)
+            queue += [] if is_ignored else _expand_file(target)
     return {file: _load_file(file, with_report_attributes)[0] for file in sorted(reached_files)}
 
 
@@ -162,43 +162,45 @@ def _is_source_file(path: Path) -> bool:
 @cache
 def _load_file(file: str, with_report_attributes: bool) -> tuple[str, tuple[str, ...]]:
     """Return the digest of a file, and the files of this project that it imports."""
-    digest, names = _parse_source((ROOT / file).read_bytes(), file, with_report_attributes)
-    # `from a import b` names a module a.b, or else a name in a.
-    imported = (_find_module_file(name) or _find_module_file(source) for name, source in names)
-    return digest, tuple(filter(None, imported))
+    digest, imports = _parse_source((ROOT / file).read_bytes(), file, with_report_attributes)
+    # `from a import b` imports the module a.b, or else a name from the module a.
+    imported_files = (
+        _find_module_file(name) or _find_module_file(source) for name, source in imports
+    )
+    return digest, tuple(filter(None, imported_files))
 
 
 @cache
 def _parse_source(
     content: bytes, file: str, with_report_attributes: bool
 ) -> tuple[str, list[tuple[str, str]]]:
-    """Return the digest of a file with this content, and the names that it imports."""
-    names = []
+    """Return the digest of a file with this content, and its imports (`_list_imports`)."""
+    imports = []
     if file.endswith(".py"):
         tree = ast.parse(content, file)
-        names = _list_imported_names(tree, ".".join(Path(file).parent.parts))
-        if not with_report_attributes and file.startswith(PLUG_INS):
+        imports = _list_imports(tree, ".".join(Path(file).parent.parts))
+        if not with_report_attributes and file.startswith(PLUG_IN_FOLDERS):
             _remove_report_attributes(tree)
         content = _dump_without_prose(tree).encode()
     elif file.endswith(".txt.j2"):
         content = _strip_comments(content.decode()).encode()
-    return hashlib.sha256(content).hexdigest(), names
+    return hashlib.sha256(content).hexdigest(), imports
 
 
-def _list_imported_names(tree: ast.Module, package: str) -> list[tuple[str, str]]:
+def _list_imports(tree: ast.Module, package: str) -> list[tuple[str, str]]:
     """List the imports of a module as pairs (name, source).
 
     `import a.b` gives ("a.b", ""). `from a import b` gives ("a.b", "a"), because b may be a module
     or a name in module a.
     """
-    names = []
+    imports = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            names += [(alias.name, "") for alias in node.names]
+            imports += [(alias.name, "") for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             source = resolve_name("." * node.level + (node.module or ""), package)
-            names += [(f"{source}.{alias.name}", source) for alias in node.names]
-    return names
+            imports += [(f"{source}.{alias.name}", source) for alias in node.names]
+    return imports
 
 
 def _remove_report_attributes(tree: ast.Module) -> None:

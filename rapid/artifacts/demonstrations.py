@@ -1,7 +1,7 @@
 """Schemas of the demonstrations for pre-training and for supervised fine-tuning.
 
-Demonstrations for pre-training are generated (`Lesson`). Those for fine-tuning are generated too,
-or sampled from a teacher (`Demonstration`).
+Demonstrations for pre-training are generated (`Lesson`). Demonstrations for fine-tuning are
+generated too, or sampled from a teacher model (`Demonstration`).
 """
 
 import random

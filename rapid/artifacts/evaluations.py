@@ -10,7 +10,8 @@ from rapid.artifacts.metrics import DiversityMetrics
 
 CURVE = "curve.jsonl"  # in the folder of an evaluation
 PASSED = "passed"  # the reason in the verdict on a correct completion
-UNPARSABLE = "unparsable"  # the reason in the verdict on text that is no program or expression
+# The reason in the verdict on a completion that is no program, proof or expression.
+UNPARSABLE = "unparsable"
 
 
 class CurvePoint(Record):
@@ -37,9 +38,9 @@ class ProblemScore(Record):
 
 
 class ExampleCompletion(Record):
-    """The first completion of a test problem, which reports show. It is untrusted text."""
+    """The first completion of a test problem. Reports show it, although it is untrusted text."""
 
-    id: str = Field(description="of the problem")
+    id: str = Field(description="id of the problem")
     problem: str = Field(description="text of the problem")
     completion: str = Field(description="text of the completion")
     reason: str = Field(description="reason of the verdict")
@@ -106,16 +107,16 @@ class Evaluation(DiversityMetrics, _BeforeDiversity):
                     f"scores: {score.id} has {score.correct} correct completions of "
                     f"{score.samples} graded ones, but {self.samples} were sampled"
                 )
-        # The expected number of verdicts, and the number by `reasons`.
-        sums = {
-            "completions": (self.problems * self.samples, sum(self.reasons.values())),
-            "correct completions": (
+        # The number of verdicts that is expected, and the number in `reasons`.
+        counts = {
+            "verdicts": (self.problems * self.samples, sum(self.reasons.values())),
+            "verdicts on correct completions": (
                 sum(score.correct for score in self.scores), self.reasons.get(PASSED, 0)
             ),
         }  # fmt: skip
-        for kind, (expected, verdicts) in sums.items():
-            if verdicts != expected:
-                raise ValueError(f"reasons: they count {verdicts} {kind} instead of {expected}")
+        for kind, (expected, actual) in counts.items():
+            if actual != expected:
+                raise ValueError(f"reasons: {actual} {kind}, but {expected} are expected")
         for k, share in self.pass_at.items():
             recomputed = mean_pass_at_k(self.scores, k)
             if recomputed is None or not abs(recomputed - share) < ROUNDING:
@@ -124,10 +125,10 @@ class Evaluation(DiversityMetrics, _BeforeDiversity):
 
 
 def pass_at_k(samples: int, correct: int, k: int) -> float:
-    """Estimate pass@k of one problem: the probability that one of k completions is correct.
+    """Estimate pass@k of a problem: the probability that at least one of k completions is correct.
 
     The unbiased estimator (Chen et al. 2021, eq. 1) is 1 - C(n - c, k) / C(n, k), the probability
-    that k completions, drawn from the n sampled ones without replacement, have a correct one.
+    that k completions, drawn from the n sampled ones without replacement, contain a correct one.
 
     Args:
         samples: n, the number of completions of the problem; at least k.

@@ -33,9 +33,9 @@ def _check_share(value: float | None) -> float | None:
     return value
 
 
-# A share of a whole, from 0 to 1; None if undefined. NaN and infinity are allowed, because training
-# may produce them; reports show them as missing.
-Share = Annotated[float | None, AfterValidator(_check_share)]
+# A share of a whole, from 0 to 1, or None if it is undefined. NaN and infinity are allowed, because
+# training may produce them; reports show them as missing.
+OptionalShare = Annotated[float | None, AfterValidator(_check_share)]
 
 
 class BadInput(ValueError):
@@ -49,14 +49,14 @@ class BadFile(BadInput):
     """A file is damaged or does not match its schema. The message begins with its path."""
 
 
-def read_json(path: Path | str, record: type[Row]) -> Row:
+def read_json(path: Path | str, record_type: type[Row]) -> Row:
     """Return the record in a JSON file.
 
     Raises:
         BadFile: the file cannot be read, or does not match the record's schema.
     """
     try:
-        return record.model_validate_json(Path(path).read_bytes())
+        return record_type.model_validate_json(Path(path).read_bytes())
     except ValidationError as error:
         raise BadFile(f"{path}: {describe_first_error(error, 'the document')}") from None
     except OSError as error:
@@ -97,10 +97,10 @@ def read_numbered_rows(
 
 
 def describe_first_error(error: ValidationError, document: str) -> str:
-    """Return "FIELD: PROBLEM" of the first error.
+    """Return the first error as "FIELD: PROBLEM".
 
     Args:
-        document: stands for the field if the document as a whole is wrong.
+        document: a name for the whole document. It replaces FIELD if the error is not in a field.
     """
     first = error.errors()[0]
     field = ".".join(str(part) for part in first["loc"]) or document

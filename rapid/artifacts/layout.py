@@ -32,7 +32,7 @@ class Stage:
     Args:
         phase: the stage of dvc.yaml that runs these jobs; one of `PHASES`.
         folder: template of the jobs' folders.
-        options: the subcommand's options that name paths to read.
+        options: the subcommand's options that name the paths that a job reads.
         results: small output files that reports read. Snakemake's rules declare them as outputs,
             beside manifest.json.
     """
@@ -57,7 +57,7 @@ STAGES = {
     "studies": Stage("report", STUDIES),
     "arena": Stage("report", ARENA),
 }
-# The top folders of all jobs except reports, which are last: data, models, distilled, runs,
+# The top folders of all stages but reports, which are last: data, models, distilled, runs,
 # evaluations.
 RESULT_FOLDERS = tuple(dict.fromkeys(stage.folder.split("/")[0] for stage in STAGES.values()))[:-1]
 

@@ -31,7 +31,7 @@ PACKAGES = (
     "tokenizers", "sympy", "lark", "evalplus",
 )  # fmt: skip
 
-# Numbers that distinguish processors with the same name, with their keys in /proc/cpuinfo.
+# Numbers that distinguish processors with the same name: their keys in /proc/cpuinfo, by label.
 PROCESSOR_NUMBERS = {"family": "cpu family", "model": "model"}
 
 
@@ -74,7 +74,9 @@ def describe_processor(cpuinfo: str) -> str:
     """
     fields = dict(re.findall(r"^([a-z ]+?)\s*: (.+)$", cpuinfo.partition("\n\n")[0], re.MULTILINE))
     name = fields.get("model name") or platform.processor() or platform.machine()
-    numbers = [f"{name} {fields[key]}" for name, key in PROCESSOR_NUMBERS.items() if key in fields]
+    numbers = [
+        f"{label} {fields[key]}" for label, key in PROCESSOR_NUMBERS.items() if key in fields
+    ]
     return f"{name} ({', '.join(numbers)})" if numbers else name
 
 
@@ -101,7 +103,7 @@ def peak_memory_mb() -> float:
 
 
 MANIFEST = "manifest.json"
-R = TypeVar("R", bound=Record)
+RecordT = TypeVar("RecordT", bound=Record)
 
 
 class Manifest(Record):
@@ -175,7 +177,10 @@ def _describe_remedy(folder: Path | str) -> str:
 
 
 def list_hashed_files(folder: Path, *patterns: str) -> list[str]:
-    """List the files of a folder to hash, except manifests, hidden files and names with braces."""
+    """List the files of a folder that match a glob pattern and are to be hashed.
+
+    Manifests, hidden files and files with braces in their paths are left out.
+    """
     files = {file for pattern in patterns for file in folder.glob(pattern) if file.is_file()}
     kept_files = (file for file in files if file.name != MANIFEST and not {*"{}"} & {*str(file)})
     return sorted(str(file) for file in kept_files if "/." not in f"/{file.relative_to(folder)}")
@@ -199,8 +204,8 @@ def hash_files(*paths: Path) -> dict[str, str]:
 def verify_inputs(*paths: Path) -> dict[str, str]:
     """Check the files that a job is about to read, and return their digests by path.
 
-    A folder with a manifest is compared with it; any other path with the manifest in its parent
-    folder. Files without a manifest are the user's, and are not checked.
+    A folder with a manifest is compared with this manifest. Any other path is compared with the
+    manifest in its parent folder. Files without a manifest are the user's, and are not checked.
 
     Args:
         paths: files and folders.
@@ -210,33 +215,33 @@ def verify_inputs(*paths: Path) -> dict[str, str]:
     """
     input_digests: dict[str, str] = {}
     for path in paths:
-        present = hash_files(path)
+        digests = hash_files(path)
         folder = path if (path / MANIFEST).exists() else path.parent
         if manifest := Manifest.read(folder):
             outputs = manifest.locate_outputs(folder)
             expected = {file: outputs[file] for file in outputs if Path(file).is_relative_to(path)}
-            for file in sorted(present | expected):
-                _check_digest(file, present.get(file, ""), expected.get(file, ""), folder)
-        input_digests |= present
+            for file in sorted(digests | expected):
+                _check_digest(file, digests.get(file, ""), expected.get(file, ""), folder)
+        input_digests |= digests
     return input_digests
 
 
-def read_result(path: Path, record: type[R]) -> R | None:
+def read_result(path: Path, record_type: type[RecordT]) -> RecordT | None:
     """Return the record in a JSON file that a job wrote; None if no job wrote the file.
 
     Raises:
         BadFile: the file is not what its job wrote, or does not match the record's schema.
     """
-    return read_json(path, record) if verify_output(path) else None
+    return read_json(path, record_type) if verify_output(path) else None
 
 
-def read_rows(path: Path, record: type[R]) -> list[R]:
+def read_rows(path: Path, row_type: type[RecordT]) -> list[RecordT]:
     """Return the rows of a JSON-lines file that a job wrote; [] if no job wrote the file.
 
     Raises:
         BadFile: the file is not what its job wrote, or a row does not match the schema.
     """
-    return list(read_jsonl(path, record)) if verify_output(path) else []
+    return list(read_jsonl(path, row_type)) if verify_output(path) else []
 
 
 def verify_output(path: Path) -> str:
@@ -312,11 +317,13 @@ def write_manifest(
             **notes,
         },
     )
-    # Snakemake compares the times of inputs, and of the manifests of the jobs that wrote them. An
-    # input's manifest is in the input itself (a folder), in its parent, or in the parent's parent
-    # (as for a file in a run's model/).
-    input_folders = {folder for path in map(Path, inputs) for folder in (path, *path.parents[:2])}
-    clamp_future_times([*inputs, *(input_folder / MANIFEST for input_folder in input_folders)])
+    # Snakemake compares the modification times of the inputs, and of the manifests of the jobs that
+    # wrote the inputs. Such a manifest is in the input itself (if that is a folder), in its parent,
+    # or in the parent's parent (as for a file in a run's model/).
+    manifest_folders = {
+        parent for path in map(Path, inputs) for parent in (path, *path.parents[:2])
+    }
+    clamp_future_times([*inputs, *(parent / MANIFEST for parent in manifest_folders)])
 
 
 @contextlib.contextmanager

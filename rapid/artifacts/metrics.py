@@ -3,8 +3,8 @@
 Metrics of training are the fields of `StepMetrics`; metrics of evaluation are in
 `EVALUATION_METRICS`, and pass@k in `rapid.artifacts.evaluations`.
 
-The declarations of training determine which of the trainer's logs are kept, the columns of
-steps.jsonl, the statistics in summary.json and in the reports' data frame, the metrics that `dvc
+The declarations of the training metrics determine which of the trainer's logs are kept, the columns
+of steps.jsonl, the statistics in summary.json and in the reports' data frame, the metrics that `dvc
 exp show` compares, and the table in docs/watching.md. `rapid.training.batch_statistics` or an
 algorithm's loss computes the values, which are logged as rapid/NAME or as `Metric.log`.
 
@@ -12,7 +12,7 @@ The importance weight w of a completion or token is its probability under the po
 that under the behaviour policy, which sampled it. RAPID clips w to at most eta.
 
 A mini-batch holds the completions of one optimizer step. It is trained on in micro-batches, parts
-that fit into memory. They do not contain groups (completions of one prompt) without a gradient.
+that fit into memory. Groups (completions of one prompt) without a gradient are in no micro-batch.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,12 +24,14 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from rapid.artifacts.files import Count, Record, Seconds, Share
+from rapid.artifacts.files import Count, OptionalShare, Record, Seconds
 
 
 @dataclass(frozen=True)
 class Metric:
-    """The logging, label and summary of a metric; the field has its name and description.
+    """How a metric is logged, labelled and summarized.
+
+    The annotated field has the name and the description of the metric.
 
     Args:
         over: what the value is averaged over. In training: the mini-batch, or only the
@@ -40,8 +42,8 @@ class Metric:
         summary: statistics in summary.json. "mean": the mean over the steps. "ends": NAME_first and
             NAME_last, the means over the first and the last tenth of the steps. "": none.
         compared: whether `dvc exp show` lists the metric and `dvc plots` draws its curve.
-        log: name in the trainer's logs; "" stands for rapid/NAME. A log with a suffix, such as
-            LOG/SUFFIX, has the metric too.
+        log: name in the trainer's logs; "" stands for rapid/NAME. The value may also be logged
+            under this name with a suffix, such as rapid/accuracy/math.
     """
 
     over: Literal["mini-batch", "micro-batches", "completions", "tokens", "problems"]
@@ -54,7 +56,7 @@ class Metric:
 
 
 class StepMetrics(Record):
-    """Metrics of one optimizer step. `None` if a metric is not defined for the algorithm."""
+    """Metrics of one optimizer step. A metric that the algorithm does not define is None."""
 
     step: Count = Field(description="number of the optimizer step, from 1")
     seconds: Seconds = Field(description="training time when the step ended")
@@ -64,8 +66,9 @@ class StepMetrics(Record):
     gradient_norm: Annotated[
         float, Metric("micro-batches", unit="", label="Gradient", log="grad_norm")
     ] = Field(description="gradient norm before clipping")
+    # Logged as accuracy: the mean of rewards of 0 and 1 is the share of correct completions.
     reward: Annotated[
-        Share,
+        OptionalShare,
         Metric(
             "mini-batch",
             unit="share",
@@ -76,7 +79,7 @@ class StepMetrics(Record):
             log="rapid/accuracy",
         ),
     ] = Field(None, description="mean reward by the first reward function")
-    signal: Annotated[Share, Metric("mini-batch", unit="share", label="Signal")] = Field(
+    signal: Annotated[OptionalShare, Metric("mini-batch", unit="share", label="Signal")] = Field(
         None, description="share of groups whose rewards differ"
     )
     completion_length: Annotated[
@@ -95,7 +98,7 @@ class StepMetrics(Record):
         ),
     ] = Field(None, description="mean |log min(w, eta)| of the importance weights w")
     clip_fraction: Annotated[
-        Share,
+        OptionalShare,
         Metric(
             "micro-batches",
             unit="share",
@@ -111,11 +114,12 @@ class StepMetrics(Record):
     kl: Annotated[float | None, Metric("micro-batches", unit="nats per token", label="KL")] = Field(
         None, description="KL divergence from the reference policy"
     )
-    run: Annotated[Share, Metric("micro-batches", unit="share", label="Run", summary="mean")] = (
-        Field(
-            None,
-            description="share of completions trained on: those whose group has a gradient",
-        )
+    # Computed with the means over micro-batches, but as a share of the whole mini-batch.
+    run: Annotated[
+        OptionalShare, Metric("micro-batches", unit="share", label="Run", summary="mean")
+    ] = Field(
+        None,
+        description="share of completions trained on: those whose group has a gradient",
     )
 
 
@@ -128,10 +132,10 @@ class DiversityMetrics(Record):
         description="mean entropy of the distribution of the next token, at the temperature of "
         "sampling",
     )
-    distinct: Annotated[Share, Metric("problems", unit="share", label="Distinct")] = Field(
+    distinct: Annotated[OptionalShare, Metric("problems", unit="share", label="Distinct")] = Field(
         None,
         exclude_if=partial(is_, None),
-        description="number of different completions of a problem, divided by their number",
+        description="number of different completions of a problem, divided by the number of all",
     )
     distinct_correct: Annotated[
         float | None, Metric("problems", unit="", label="Distinct solutions")
@@ -165,7 +169,7 @@ EVALUATION_DESCRIPTIONS = {
     **{name: field.description for name, field in DiversityMetrics.model_fields.items()},
 }
 COMPARED = tuple(name for name, metric in METRICS.items() if metric.compared)
-# `Metric.summary` -> suffix of a statistic's name -> the steps that it averages.
+# `Metric.summary` -> suffix of a statistic's name -> the steps that the statistic averages.
 STATISTICS: dict[str, dict[str, str]] = {
     "": {},
     "mean": {"": "all steps"},
@@ -185,8 +189,8 @@ def select_metrics(logs: Mapping[str, Any]) -> dict[str, Any]:
 def build_summary_fields() -> dict[str, Any]:
     """Return the fields of summary.json that hold statistics, as a type and a default by name.
 
-    Means over all steps come first, then those over the first and last tenth of the steps. Among
-    each, metrics over micro-batches come before metrics over mini-batches.
+    Means over all steps come first, then those over the first and last tenth of the steps. Within
+    each of these two parts, metrics over micro-batches come before metrics over mini-batches.
     """
 
     def sort_key(name: str) -> tuple[bool, bool]:

@@ -119,11 +119,11 @@ class _BeforeMetrics(Record):
     )
     interrupted: Count = Field(0, description="how often the run was interrupted and resumed")
     lost: Seconds = Field(
-        0.0, description="seconds of steps that were repeated after a resume; not in runtime"
+        0.0, description="seconds of steps that were lost and repeated; not part of runtime"
     )
     optimizer_steps: Count = Field(0, description="number of optimizer steps")
     completions: Count = Field(
-        0, description="number of sampled completions, including those that replaced others"
+        0, description="number of sampled completions, including those of dynamic sampling"
     )
 
 
@@ -165,7 +165,7 @@ class RunSummary(_AfterMetrics, _Metrics):
 
 
 def had_no_signal(run: Path) -> bool:
-    """Return whether in each group of a run all rewards were equal, so that there was no gradient.
+    """Return whether all rewards were equal in each group of a run: it had nothing to learn from.
 
     Returns False if the algorithm has no rewards.
 

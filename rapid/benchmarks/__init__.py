@@ -1,6 +1,6 @@
 """The benchmarks: one folder each, and this registry.
 
-To add a benchmark, write a folder next to these with a subclass of `base.Benchmark`, and add an
+To add a benchmark, write a folder next to this file with a subclass of `base.Benchmark`, and add an
 instance to `REGISTERED`. The subclass declares the record of a problem, the prompt
 (`prompt.txt.j2`), the source of published problems, the grader, and optionally a function that
 generates problems from a seed. Keys in params.yaml, jobs and columns in reports follow from the

@@ -24,7 +24,7 @@ class Problem(Record, ABC):
     Problems that are generated from a seed have the same fields: see `rapid.benchmarks.made`.
     """
 
-    # An input of MBPP+ is infinity, which pydantic would write as null.
+    # Some inputs of MBPP+ are infinite. By default pydantic would write them as null.
     model_config = ConfigDict(ser_json_inf_nan="constants")
 
     id_field: ClassVar[str]  # the field with the id
@@ -79,7 +79,7 @@ class Benchmark:
 
     name: ClassVar[str]  # in params.yaml and in the folders of runs
     label: ClassVar[str]  # in reports
-    record: ClassVar[type[Problem]]  # the class of its problems
+    record: ClassVar[type[Problem]]  # the class of the benchmark's problems
     completion_noun: ClassVar[str] = "answers"  # for messages, in the plural
     default_timeout: ClassVar[float]  # seconds for a verdict on a published problem
     # Seconds that a verdict on a published problem is expected to take, if none was measured.
@@ -87,11 +87,11 @@ class Benchmark:
     hub: ClassVar[tuple[str, str] | None] = None  # dataset on the Hugging Face hub, and its commit
     # The settings in `GradingPermissions` that allow this grader to run without a sandbox.
     unsafe_settings: ClassVar[frozenset[str]] = frozenset()
-    # Problems whose tests accept a program that ignores the task, which are left out of training.
-    # By id: what the accepted programs return.
+    # Problems whose tests accept a program that ignores the task. They are left out of training.
+    # The values say what the accepted programs return, by the problem's id.
     weak_problems: ClassVar[dict[str, str]] = {}
-    # Draws an exercise from a random generator, for a problem with the given id. None if the
-    # benchmark has published problems only.
+    # A function that draws an exercise from a random generator; its problem has the given id. None
+    # if the benchmark has published problems only.
     draw: ClassVar[Callable[[Random, str], Exercise] | None] = None
 
     @property
@@ -115,7 +115,7 @@ class Benchmark:
 
         Args:
             timeout: seconds of wall-clock time for a verdict.
-            workers: number of graders, and of threads that can get verdicts at the same time.
+            workers: number of graders. So many threads can get verdicts at the same time.
             permissions: which graders may run without a sandbox; by default none.
         """
         raise NotImplementedError
@@ -150,6 +150,8 @@ class Benchmark:
 
     def check_hub_grader(self, permissions: GradingPermissions) -> None:
         """Start the grader as the hub's problems need it, to check that it works.
+
+        By default nothing is checked.
 
         Raises:
             LeanUnavailable: the grader does not start.

@@ -15,7 +15,7 @@ import random
 from rapid.artifacts.files import BadInput
 from rapid.benchmarks.base import Benchmark, Exercise
 
-MAX_DUPLICATES = 200  # after so many duplicates in a row the search for a new exercise is given up
+MAX_DUPLICATES = 200  # in a row, after which `draw_exercises` gives up
 
 
 def draw_exercises(
@@ -25,31 +25,32 @@ def draw_exercises(
 
     Args:
         seed: the seed of all parts.
-        counts: number of exercises by part. The exercises of a part depend on the parts before it,
-            but not on those after it.
+        counts: number of exercises by part. The exercises of a part depend on the parts that come
+            before it in `counts`, but not on those that come after it.
 
     Raises:
         BadInput: not so many different problems can be generated.
     """
-    seen, parts = set(), {}
+    seen_contents, parts = set(), {}
     for part, count in counts.items():
         rng = random.Random(f"{benchmark.name} {part} {seed}")
         parts[part] = []
         duplicates = 0  # in a row
         while len(parts[part]) < count:
-            # Ids are numbered through all parts: an id in a prompt must not reveal the part.
-            exercise = benchmark.draw(rng, f"made_{len(seen)}")
-            key = exercise.problem.content
-            duplicates = duplicates + 1 if key in seen else 0
+            # Ids are numbered through all parts: an id in a prompt must not reveal its part.
+            exercise = benchmark.draw(rng, f"made_{len(seen_contents)}")
+            content = exercise.problem.content
+            duplicates = duplicates + 1 if content in seen_contents else 0
             if duplicates > MAX_DUPLICATES:
                 sizes = ", ".join(f"{number} for {part}" for part, number in counts.items())
                 raise BadInput(
                     f"{benchmark.name}: {sum(counts.values())} problems are needed "
-                    f"({sizes}), but only {len(seen)} different ones could be generated. Lower "
-                    "the largest of these numbers in params.yaml: train and test of "
-                    "benchmarks, demonstrations of pretraining or sft"
+                    f"({sizes}), but only {len(seen_contents)} different ones could be generated. "
+                    "Lower the largest of these numbers in params.yaml: "
+                    f"benchmarks.{benchmark.name}.train or test, pretraining.demonstrations, or "
+                    "sft.demonstrations"
                 )
             if not duplicates:
-                seen.add(key)
+                seen_contents.add(content)
                 parts[part].append(exercise)
     return parts

@@ -1,8 +1,9 @@
 """Describes the source of a benchmark's problems for tables, figures, pages and dashboards.
 
 Problems that are generated ("made") from a seed have the format of a benchmark, but are not that
-benchmark. So everything that shows results names the source, with the descriptions below. They are
-built from the manifest of the prepared data (`rapid.artifacts.manifests`).
+benchmark. So everything that shows results names the source of the problems, as this module
+describes it. The descriptions are built from the manifest of the prepared data
+(`rapid.artifacts.manifests`).
 """
 
 import hashlib
@@ -27,13 +28,13 @@ class ProblemSource:
     """The source of a benchmark's problems.
 
     Args:
-        benchmark: its name in params.yaml.
+        benchmark: the benchmark's name in params.yaml.
         kind: "made" if problems are generated from a seed, "hub" for a dataset of the hub, or the
             user's "file" or "folder".
         name: the seed of generated problems, or the name of the dataset, file or folder.
         revision: commit of the code that generated the problems, or of the dataset; "" for neither.
-        digest: SHA-256 of the code that generated the problems, or of the file or folder; "" if
-            unknown.
+        digest: SHA-256 of the code that generated the problems, or of the file or folder; "" for a
+            dataset, or if it is unknown.
         prepared: manifest of the prepared data; None if no data are prepared.
     """
 
@@ -46,7 +47,7 @@ class ProblemSource:
 
     @property
     def label(self) -> str:
-        """The benchmark and the kind, short enough for a heading: MBPP+ (made)."""
+        """The benchmark and the kind of source, short enough for a heading: MBPP+ (made)."""
         return f"{BENCHMARKS[self.benchmark].label} ({self.kind})"
 
     def describe(self) -> str:
@@ -70,19 +71,19 @@ class ProblemSource:
         if not manifest:
             return None
         rows = (manifest.model_extra or {}).get("rows", {})
-        written = {Path(path).name: digest for path, digest in manifest.outputs.items()}
-        return (rows[file], written[file]) if file in rows and file in written else None
+        digests = {Path(path).name: digest for path, digest in manifest.outputs.items()}
+        return (rows[file], digests[file]) if file in rows and file in digests else None
 
 
 def describe_sources(sources: Iterable[ProblemSource]) -> str:
     """Return a sentence that names these sources; "" if there are none."""
     sources = list(sources)
-    parts = [source.describe() for source in sources if source.kind != "made"]
-    made = [source.benchmark for source in sources if source.kind == "made"]
-    if made:
-        labels = join_words([BENCHMARKS[name].label for name in made])
-        parts.insert(0, f"Made problems in the format of {labels}, not the published ones")
-    return f"{'; '.join(parts)}." if parts else ""
+    clauses = [source.describe() for source in sources if source.kind != "made"]
+    made_benchmarks = [source.benchmark for source in sources if source.kind == "made"]
+    if made_benchmarks:
+        labels = join_words([BENCHMARKS[name].label for name in made_benchmarks])
+        clauses.insert(0, f"Made problems in the format of {labels}, not the published ones")
+    return f"{'; '.join(clauses)}." if clauses else ""
 
 
 def build_declared_source(
@@ -101,14 +102,15 @@ def build_declared_source(
         name = f"data_seed {seed}"
         return ProblemSource(benchmark, "made", name, prepared.commit, code, prepared)
     if source == "hub":
-        recorded = (prepared.model_extra or {}).get("source", "") if prepared else ""
-        dataset = recorded or "@".join(BENCHMARKS[benchmark].hub or ("unknown",))
+        recorded_dataset = (prepared.model_extra or {}).get("source", "") if prepared else ""
+        dataset = recorded_dataset or "@".join(BENCHMARKS[benchmark].hub or ("unknown",))
         name, _, revision = dataset.partition("@")
         return ProblemSource(benchmark, "hub", name, revision, prepared=prepared)
     # `source` is a path. The manifest lists the file itself, or the files of the folder.
-    read, name = prepared.inputs if prepared else {}, Path(source).name or source
-    kind = "folder" if read and [*read] != [Path(source).as_posix()] else "file"
-    return ProblemSource(benchmark, kind, name, "", compute_digest_of_files(source, read), prepared)
+    digests, name = prepared.inputs if prepared else {}, Path(source).name or source
+    kind = "folder" if digests and [*digests] != [Path(source).as_posix()] else "file"
+    digest = compute_digest_of_files(source, digests)
+    return ProblemSource(benchmark, kind, name, "", digest, prepared)
 
 
 def read_source(benchmark: str, folder: Path | str, source: str) -> ProblemSource:
@@ -127,11 +129,12 @@ def read_source(benchmark: str, folder: Path | str, source: str) -> ProblemSourc
 
 
 def compute_digest_of_files(source: str, digests: dict[str, str]) -> str:
-    """Return the SHA-256 of a file, or of a folder.
+    """Return the SHA-256 of a file, or of a folder; "" without digests.
 
     The digest of a folder is the SHA-256 of the list that `sha256sum` prints for its files.
 
     Args:
+        source: the path of the file or folder.
         digests: SHA-256 of the file, or of each file in the folder, by path.
     """
     if [*digests] == [Path(source).as_posix()]:  # a file
@@ -143,8 +146,9 @@ def compute_digest_of_files(source: str, digests: dict[str, str]) -> str:
 def find_source_of_file(benchmark: str, file: Path) -> ProblemSource:
     """Return the source of the problems that a training job reads from `file`.
 
-    If a distill job wrote the file, it has demonstrations. Then the result is the source of the
-    problems that they solve. If no job of the pipeline wrote the file, it is its own source.
+    If a distill job wrote the file, the file has demonstrations. Then the result is the source of
+    the problems that the demonstrations solve. If no job of the pipeline wrote the file, the file
+    itself is the source.
 
     Raises:
         BadFile: a manifest is damaged.

@@ -1,7 +1,7 @@
 """Renders prompts: one template per benchmark, with a form for chat models and one for base models.
 
-A template's variables are the fields of the benchmark's problem, and `chat`. A prompt asks for
-completions in the form that the benchmark's grader reads.
+A template's variables are the fields of the problem, and `chat`, which selects the form. A prompt
+asks for completions in the form that the benchmark's grader reads.
 """
 
 import os
@@ -48,7 +48,7 @@ def render_prompt(
 
 
 def render_forms(benchmark: str, problem: Problem) -> dict[str, str]:
-    """Return a problem's prompt for a base model and its message to a chat model.
+    """Return the two forms of a problem's prompt: the text for a base model, the chat message.
 
     The keys are fields of `rapid.artifacts.demonstrations.Demonstration`.
     """

@@ -18,17 +18,17 @@ from rapid.artifacts.files import BadFile, BadInput, read_numbered_rows
 from rapid.benchmarks.base import Benchmark, Problem
 from rapid.hub import limit_hub_waiting
 
-# The part that a row belongs to, by its split. A split with another name is a part of its own.
+# The part to which a row belongs, by the row's split. A split with another name is its own part.
 PARTS = {"train": "train", "valid": "train", "validation": "train", "test": "test"}
 
 
 @dataclass
 class PublishedProblems:
-    """The problems of a source by part: "train" and "test", or one part with any name."""
+    """The problems of a source. `parts` has "train" and "test", or one part with any name."""
 
     source: str  # a path, or dataset@commit
     parts: dict[str, list[Problem]] = field(default_factory=dict)
-    dropped: dict[str, str] = field(default_factory=dict)  # reason by id
+    dropped: dict[str, str] = field(default_factory=dict)  # why problems were left out, by id
     renamed: dict[str, str] = field(default_factory=dict)  # id in the source, by new unique id
 
 
@@ -65,13 +65,13 @@ def load_source(benchmark: Benchmark, source: str) -> PublishedProblems:
             f"benchmarks.{benchmark.name}.source: {source!r} is neither embedded nor hub, "
             "nor an existing file or folder"
         )
-    seen: set[str] = set()
+    used_ids: set[str] = set()
     for split, problem in rows:
-        if why := problem.unusable_reason:
-            published.dropped[problem.id] = why
+        if reason := problem.unusable_reason:
+            published.dropped[problem.id] = reason
         else:
             part = published.parts.setdefault(PARTS.get(split, split), [])
-            part.append(_make_id_unique(problem, seen, published))
+            part.append(_make_id_unique(problem, used_ids, published))
     return published
 
 
@@ -98,7 +98,9 @@ def select_problems(
     else:
         parts = {part: list(published.parts.get(part, [])) for part in ("test", "train")}
         for part in sorted(published.parts.keys() - parts):
-            reasons = {problem.id: f"of the part {part}" for problem in published.parts[part]}
+            reasons = {
+                problem.id: f"of the unused part {part}" for problem in published.parts[part]
+            }
             published.dropped |= dict(sorted(reasons.items()))
     weak = {problem.id for problem in parts["train"]} & benchmark.weak_problems.keys()
     published.dropped |= {
@@ -117,39 +119,42 @@ def select_problems(
 
 
 def divide_problems(
-    problems: list[Problem], test: int, rng: random.Random
+    problems: list[Problem], test_count: int, rng: random.Random
 ) -> dict[str, list[Problem]]:
-    """Divide problems at random into `test` test problems and training problems.
+    """Divide problems at random into test problems, at most `test_count`, and training problems.
 
-    Problems with the same content go to the same part. MBPP+ has two such pairs, of functions with
-    different names and the same description.
+    Problems with the same content go to the same part. MBPP+ has two such pairs: their functions
+    have different names, but the same description.
     """
     problems_by_content: dict[str, list[Problem]] = {}
     for problem in problems:
         problems_by_content.setdefault(problem.normalized_content, []).append(problem)
     parts: dict[str, list[Problem]] = {"test": [], "train": []}
     for group in rng.sample(list(problems_by_content.values()), len(problems_by_content)):
-        fits = len(parts["test"]) + len(group) <= test
+        fits = len(parts["test"]) + len(group) <= test_count
         parts["test" if fits else "train"] += group
     return parts
 
 
 def _describe_dropped(published: PublishedProblems) -> str:
-    reasons = ", ".join(f"{id} ({why})" for id, why in published.dropped.items())
+    reasons = ", ".join(f"{id} ({reason})" for id, reason in published.dropped.items())
     return f"; left out: {reasons}" if reasons else ""
 
 
-def _make_id_unique(problem: Problem, seen: set[str], published: PublishedProblems) -> Problem:
-    """Return the problem, with a new id if an earlier problem has its id (MATH has such a pair)."""
-    name, number = problem.id, 1
-    while name in seen:
+def _make_id_unique(problem: Problem, used_ids: set[str], published: PublishedProblems) -> Problem:
+    """Return the problem, with a new id if an earlier problem has its id (MATH has such a pair).
+
+    The id is added to `used_ids`, and a new one to `published.renamed`.
+    """
+    unique_id, number = problem.id, 1
+    while unique_id in used_ids:
         number += 1
-        name = f"{problem.id}#{number}"
-    seen.add(name)
-    if name == problem.id:
+        unique_id = f"{problem.id}#{number}"
+    used_ids.add(unique_id)
+    if unique_id == problem.id:
         return problem
-    published.renamed[name] = problem.id
-    return problem.model_copy(update={problem.id_field: name})
+    published.renamed[unique_id] = problem.id
+    return problem.model_copy(update={problem.id_field: unique_id})
 
 
 def _read_file(benchmark: Benchmark, path: Path) -> Iterable[tuple[str, Problem]]:
@@ -159,14 +164,14 @@ def _read_file(benchmark: Benchmark, path: Path) -> Iterable[tuple[str, Problem]
 
 
 def _read_dataset(benchmark: Benchmark, source: str) -> Iterable[tuple[str, Problem]]:
-    """Yield the split and the problem of each row of the hub's dataset, or of one in a folder."""
+    """Yield the split and the problem of each row of the hub's dataset, or of a folder's."""
     from datasets import load_dataset
 
     name, revision = benchmark.hub if source == "hub" else (source, None)
     limit_hub_waiting()
     try:
         splits = load_dataset(name, revision=revision)
-    except Exception as error:  # of the hub's client, the network or the files: many types
+    except Exception as error:  # many types, from the hub's client, the network or the files
         raise BadInput(
             f"benchmarks.{benchmark.name}.source: {name} could not be loaded: "
             f"{error}\nWithout access to the hub, set source to a file with the problems, "

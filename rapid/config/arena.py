@@ -9,7 +9,7 @@ fields    for each benchmark: the algorithms with their learning rates, and clai
 maps      for each benchmark: RAPID at several N_step and H; a cell of the map is one such pair
 tuning    if present, the algorithms of the fields are run at these learning rates instead
 borrowed  values of H that are not tuned: RAPID uses the learning rate of another H
-only      if present, only these algorithms are run; the file `record` has the others' results
+only      if present, only these algorithms are run; the file `record` has results of the others
 """
 
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ from rapid.settings import describe_invalid
 EndPoint = Literal["seconds", "accuracy", "accuracy_in_time"]
 # How a tuning chooses a learning rate (`Arena.rate_rule`).
 RateRule = Literal["smoothed", "highest"]
-# Runs to make: each of the algorithms, with changed parameters in its name, with each seed.
+# Runs to make on a benchmark: each algorithm with each seed. The names contain changed parameters.
 Entry = tuple[BenchmarkName, list[AlgorithmName], list[Seed]]
 Count = Annotated[int, Field(ge=1, le=1000)]
 
@@ -71,8 +71,8 @@ class ArenaField(Section):
     snapshots: Size = Field(description="number of models saved during training and evaluated")
     reach: Probability | None = Field(
         None,
-        description="target accuracy on the test problems in claims about seconds; by default that "
-        "before training plus three quarters of PG's gain",
+        description="target accuracy on the test problems in claims about seconds; by default the "
+        "accuracy before training plus three quarters of PG's gain",
     )
     rates: dict[AlgorithmName, PositiveFloat] = Field(
         min_length=2, description="learning rate of each algorithm, as chosen by tuning"
@@ -144,7 +144,7 @@ class Arena(Section):
     )
     borrowed: dict[PositiveInt, PositiveInt] = Field(
         default_factory=dict,
-        description="by H: the other H whose tuned learning rate it uses",
+        description="for each H that is not tuned: the H whose tuned learning rate it uses",
     )
     rate_rule: RateRule = Field(
         "smoothed",
@@ -177,7 +177,7 @@ class Arena(Section):
 
     @model_validator(mode="after")
     def _fill_in_map_rates(self):
-        """Give maps without a learning rate that of policy gradient in the benchmark's field."""
+        """Set missing learning rates of maps to policy gradient's rate in the benchmark's field."""
         for name, cells in self.maps.items():
             if cells.rate is None:
                 if name not in self.fields:
@@ -206,7 +206,7 @@ class Arena(Section):
                     # With `only`, each algorithm has the number of seeds of the field.
                     seeds = list_seeds(field.seeds) if self.only else field.get_seeds(name)
                     yield benchmark, [field.run_name(name)], seeds
-                elif parse(name).H not in self.borrowed:  # these use a tuned rate of another H
+                elif parse(name).H not in self.borrowed:  # a borrowed rate needs no tuning runs
                     trial_names = [
                         field.trial_name(name, rate) for rate in self.tuning.rates[benchmark]
                     ]

@@ -11,7 +11,7 @@ A job writes its files and a manifest.json into one folder (`rapid.artifacts.man
    same folders.
 
 The runs of a seed begin before those of the next seed, in random order. So if a machine is slow for
-a while, that affects all algorithms alike. An evaluation has the priority of its run.
+a while, this affects all algorithms alike. An evaluation has the priority of its run.
 """
 
 import random
@@ -120,7 +120,7 @@ class Plan:
         return {name: priority for priority, name in enumerate(shuffled, 1)}
 
     def get_folder(self, name: str) -> str:
-        """Return the folder of a job."""
+        """Return the folder of a job, without building the job if no jobs can be shared."""
         return self.get_job(name).folder if self.default else f"{self.root}{name}"
 
     def _is_shared(self, job: Job) -> bool:
@@ -135,7 +135,7 @@ class Plan:
 
     @cached_property
     def _needed_names(self) -> list[str]:
-        """Return the names of the jobs that the reports need, and the reports."""
+        """Return the names of the jobs that the reports need, and of the reports."""
         params = self.params
         models = [MODEL.format(model=model) for model in specs.list_needed_models(params)]
         if any(specs.is_embedded(params, model) for model in specs.list_needed_models(params)):
@@ -226,7 +226,7 @@ class Plan:
     def _get_trained_model(self, run: specs.Run) -> tuple[Job, str]:
         """Return the job that writes a run's model, and the model's folder.
 
-        If the run's algorithm is `BASE`, that is the model before training.
+        If the run's algorithm is `BASE`, this is the model before training.
         """
         if run.algorithm == specs.BASE:
             job = self.get_job(MODEL.format(model=run.model))

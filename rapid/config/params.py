@@ -1,7 +1,7 @@
 """Reads params.yaml and its overlays into validated objects.
 
 `load_files` reads YAML files, `load` takes merged YAML (Snakemake's `config`), and both return a
-`Params`. It consists of the sections in `rapid.config.sections` and one section for each algorithm
+`Params`. A `Params` has the sections in `rapid.config.sections`, and one section for each algorithm
 that has parameters. `rapid.config.specs` selects the parameters that a single job depends on.
 
 An overlay is a YAML file whose values override those of params.yaml. An inference batch has the
@@ -226,10 +226,10 @@ class Params(General):
 
     def _check_batches(self, benchmark: BenchmarkName, name: AlgorithmName) -> None:
         """Check that an algorithm's batches are whole groups, and that there are enough prompts."""
-        sizes, algorithm = self.benchmarks[benchmark], parse(name)
-        group = algorithm.changes.group_size or self.training.group_size
-        error = algorithm.algorithm.find_config_error(self, group)
-        if algorithm.algorithm.is_supervised:
+        sizes, variant = self.benchmarks[benchmark], parse(name)
+        group = variant.changes.group_size or self.training.group_size
+        error = variant.algorithm.find_config_error(self, group)
+        if variant.algorithm.is_supervised:
             count = self.imitation.demonstrations
             if count and BENCHMARKS[benchmark].draw is None:
                 reason = f"must be 0, because no problems can be generated for {benchmark}"
@@ -237,14 +237,14 @@ class Params(General):
             if error:
                 raise ValueError(describe_invalid(*error))
             return
-        n_step = algorithm.changes.n_step or sizes.n_step
+        n_step = variant.changes.n_step or sizes.n_step
         if n_step % group:
-            key = f"benchmarks.{benchmark}.n_step" if not algorithm.changes.n_step else "n_step"
+            key = f"benchmarks.{benchmark}.n_step" if not variant.changes.n_step else "n_step"
             reason = f"must be a multiple of {group}, the group size of {name}"
             raise ValueError(describe_invalid(key, n_step, reason))
-        prompts = algorithm.H * n_step // group  # of an inference batch
+        prompts = variant.H * n_step // group  # of an inference batch
         key, count = f"benchmarks.{benchmark}.train", sizes.train
-        if (problems := algorithm.changes.problems) and problems < count:
+        if (problems := variant.changes.problems) and problems < count:
             key, count = "problems", problems
         if count < prompts:
             reason = (
@@ -254,7 +254,7 @@ class Params(General):
             raise ValueError(describe_invalid(key, count, reason))
         if error:
             raise ValueError(describe_invalid(*error))
-        self._check_processes(benchmark, name, algorithm.H * n_step)
+        self._check_processes(benchmark, name, variant.H * n_step)
 
     def _check_processes(self, benchmark: str, name: AlgorithmName, completions: int) -> None:
         """Check that the processes can share the completions of an inference batch evenly."""
@@ -346,9 +346,8 @@ def _describe_error(item: dict, values: Any) -> str:
         parts.append(part)
         values = values.get(part) if isinstance(values, dict) else values[part]
     key, message = ".".join(map(str, parts)), item["msg"].removeprefix("Value error, ")
-    if item["type"] == "value_error" and isinstance(
-        item["input"], dict
-    ):  # the error is a section's
+    # A validator of a section raised the error. Its message begins with a key of the section.
+    if item["type"] == "value_error" and isinstance(item["input"], dict):
         return f"{key}.{message}".removeprefix(".")
     if item["type"] == "missing":
         return f"{key}: is missing"

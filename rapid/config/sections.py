@@ -1,4 +1,4 @@
-"""Schema of the sections of params.yaml, with the bounds of each value, and of a run's name.
+"""Schemas of the sections of params.yaml, with the bounds of each value, and of a run's name.
 
 H is the number of optimizer steps that RAPID takes on one inference batch.
 """
@@ -195,7 +195,7 @@ class Training(TrainingParameters):
 
 
 class DvcExperiment(Section):
-    """The runs that `dvc exp show` compares: of RAPID with H = `rapid.H` on this benchmark.
+    """The runs that `dvc exp show` compares: RAPID's with H = `rapid.H` on this benchmark.
 
     The model and the seeds are those of the main table.
     """

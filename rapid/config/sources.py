@@ -57,14 +57,14 @@ def read(*sources: Path | str) -> dict:
     return merged
 
 
-def is_text(source: Path | str) -> bool:
+def is_json_text(source: Path | str) -> bool:
     """Return whether a source is a JSON text, and not the path of a file."""
     return str(source).lstrip().startswith("{")
 
 
 def _parse_file(source: Path | str, parse: Callable) -> Any:
     """Parse a file with `parse` (yaml.load or yaml.compose), or a JSON text."""
-    name = "JSON" if is_text(source) else source
+    name = "JSON" if is_json_text(source) else source
     try:
         if name == "JSON":
             return json.loads(source)
@@ -94,7 +94,7 @@ def locate_key(key: str, sources: tuple[Path | str, ...]) -> str:
     If no file sets the key, this returns the line of its nearest parent; "params" if there is no
     parent.
     """
-    files = [source for source in reversed(sources) if not is_text(source)]
+    files = [source for source in reversed(sources) if not is_json_text(source)]
     lines = [(file, dict(_walk_lines(_parse_file(file, yaml.compose)))) for file in files]
     while key:
         for file, line_numbers in lines:

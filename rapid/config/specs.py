@@ -56,7 +56,7 @@ class PrepareSpec(Spec):
         return self
 
     def hash_code_files(self) -> dict[str, str]:
-        """Exclude the graders, and the prompt if pre-training has a template of its own."""
+        """Hash the code without graders, and without the prompt if pre-training has its own one."""
         excluded = ["rapid/grading/"]
         if BENCHMARKS[self.benchmark].pretrain_template != PROMPT:
             excluded.append(f"rapid/benchmarks/{self.benchmark}/{PROMPT}")
@@ -179,7 +179,7 @@ class ReportSpec(Spec):
     params: SerializeAsAny[InstanceOf[Params]]
 
     def hash_code_files(self) -> dict[str, str]:
-        """Hash `reports` and its direct imports; a run's manifest has the code of the run."""
+        """Hash `reports` and its direct imports; the manifests of runs cover the code of runs."""
         names = {run.algorithm for run in list_table_runs(self.params)}
         algorithms = {type(parse(name).algorithm).__module__ for name in names}
         benchmarks = (f"rapid.benchmarks.{name}" for name in self.params.benchmarks)
@@ -331,8 +331,8 @@ def uses_vllm_server(spec: Spec) -> bool:
 
 
 def build_train_spec(params: Params, run: Run) -> TrainSpec:
-    name = parse(run.algorithm)
-    algorithm, changes = name.algorithm, name.changes
+    variant = parse(run.algorithm)
+    algorithm, changes = variant.algorithm, variant.changes
     objective = algorithm.get_loss_parameters(params)
     if objective:
         objective = objective.model_copy(update=changes.subset(type(objective).model_fields))
@@ -347,7 +347,7 @@ def build_train_spec(params: Params, run: Run) -> TrainSpec:
         compute=params.compute,
         chat=_is_chat_model(params, run.model),
         n_step=n_step,
-        H=name.H,
+        H=variant.H,
         training=None if algorithm.is_supervised else training,
         objective=objective,
         sampling_batch=algorithm.get_sampling_batch_size(params),
@@ -357,7 +357,7 @@ def build_train_spec(params: Params, run: Run) -> TrainSpec:
     ).with_code()
     if not uses_vllm_server(spec):
         return spec
-    # One GPU is for the server. Of the other GPUs, the largest number that divides n_step trains.
+    # One GPU is the server's. Training uses the largest number of the others that divides n_step.
     processes = max(n for n in range(1, max(2, params.compute.processes)) if n_step % n == 0)
     compute = params.compute.model_copy(update={"processes": processes})
     return spec.model_copy(update={"compute": compute})

@@ -25,7 +25,8 @@ from rapid.resources.leases import WAITING
 from rapid.text import align_columns, format_duration, wrap_text
 
 UPDATE_SECONDS = 1.0  # interval between updates of the display
-# Seconds by which the time of a log, from the file system, may be before the start of its job.
+# Seconds by which a log that its job has written may seem older than the job's start, because the
+# file system has another clock.
 MTIME_TOLERANCE = 1.0
 QUEUED = "queued"  # state of a job that Snakemake has started and that does not run yet
 # Seconds by which the creation time of a process may change: Linux computes it from the time of
@@ -109,9 +110,9 @@ class WorkflowView:
 def _describe_state(job: RunningJob) -> str:
     """Return a training run's step, reward and time left; for other jobs the log's last line.
 
-    The reward is the mean over the last tenth of the steps so far. A job is queued, for example by
-    SLURM, if its log is missing or older than its start by Snakemake, because a job truncates its
-    log when it begins to run.
+    The reward is the mean over the last tenth of the steps so far. A job truncates its log when it
+    begins to run. So if the log is missing, or older than the time at which Snakemake started the
+    job, the job is still queued, for example by SLURM.
     """
     if max(map(_read_mtime, job.log), default=job.start_time) < job.start_time - MTIME_TOLERANCE:
         return QUEUED

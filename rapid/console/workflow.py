@@ -3,9 +3,9 @@
     [ 37/251] evaluate evaluations/math/tiny-qwen2/pg/seed1: pass@1 12.5% (8.4s, about 12.7m left)
 
 At the workflow's end, up to ten lines are printed about each failed job. The result in a job's line
-("pass@1 12.5%") is in the last line of the job's log that begins with the job's folder. Snakemake's
-own messages, with all paths that a job reads and writes, are in its log file in .snakemake/log.
-With --verbose they are printed instead of these lines.
+("pass@1 12.5%") comes from the last line of the job's log that begins with the job's folder.
+Snakemake's own messages, with all paths that a job reads and writes, are in Snakemake's log file in
+.snakemake/log. With --verbose they are printed instead of these lines.
 """
 
 import json
@@ -50,7 +50,8 @@ LOG_REDIRECTION = "> {} 2>&1"
 # Messages with this path are not printed. They are about Snakemake's records of earlier executions,
 # which the pipeline does not use (`rapid.freshness`).
 METADATA_PATH = "provenance/metadata"
-# Snakemake's reason for planning a job, whose rest, a list of all parameters, is cut off.
+# Snakemake's reason for planning a job whose parameters changed. The group is kept, and the list of
+# all parameters after it is cut off.
 PARAMETERS_PATTERN = re.compile(r"(Params have changed since last execution).*")
 FAILURE_LINES = 10  # largest number of lines about a failed job
 TAIL_BYTES = 1 << 14  # number of bytes that are read from the end of a log
@@ -92,7 +93,7 @@ class RunningJob:
 
     @property
     def result(self) -> str:
-        """Return ": RESULT" from the last line of the job's log that begins with its folder."""
+        """Return ": RESULT" from the log's last line that begins with the job's folder; or ""."""
         lines = [line for line in _read_last_lines(self.log) if line.startswith(f"{self.folder}: ")]
         return lines[-1].removeprefix(self.folder) if lines else ""
 
@@ -134,7 +135,7 @@ class JobFormatter(logging.Formatter):
         self.reasons: dict[str, str] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Return whether to print a record; count jobs, and store commands that failed."""
+        """Return whether to print a record; count jobs, and keep messages about failed commands."""
         event = getattr(record, "event", None)
         if event == "job_info" and not self._is_dry_run:
             now = self._clock()

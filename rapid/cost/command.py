@@ -36,10 +36,10 @@ def plan(args: argparse.Namespace) -> str:
         BadInput: params.yaml, options, runs or models cannot be used.
     """
     params = load_files(*args.configfile)
-    shapes, verdicts = load_shapes(params, dict(args.config)), dict(args.verdict_seconds)
+    shapes, verdict_seconds = load_shapes(params, dict(args.config)), dict(args.verdict_seconds)
     options = {field.name: getattr(args, field.name, None) for field in fields(Expected)}
     user_values = {name: value for name, value in options.items() if value is not None}
-    if unknown := [name for name in verdicts if name not in params.benchmarks]:
+    if unknown := [name for name in verdict_seconds if name not in params.benchmarks]:
         raise BadInput(
             f"--verdict-seconds {unknown[0]}=...: no such benchmark; the benchmarks are "
             f"{', '.join(params.benchmarks)}"
@@ -54,7 +54,7 @@ def plan(args: argparse.Namespace) -> str:
         params = params.model_copy(update={"compute": compute})
     else:
         machine = fit_rates(read_runs(args.calibrate, params), shapes, user_values)
-    machine = replace(machine, verdict_seconds={**machine.verdict_seconds, **verdicts})
+    machine = replace(machine, verdict_seconds={**machine.verdict_seconds, **verdict_seconds})
     estimator = Estimator(params, machine, user_values, memory, args.report)
     return render_plan(estimator, args.gpus if estimator.uses_gpus else args.cores)
 
@@ -67,25 +67,25 @@ def render_plan(estimator: Estimator, capacity: int) -> str:
     """
     costs, machine = estimate_jobs(estimator), estimator.machine
     unit = "GPU" if estimator.uses_gpus else "core"
-    work = sum(cost.unit_seconds for cost in costs)
+    total = sum(cost.unit_seconds for cost in costs)
     disk = format_size(sum(cost.disk for cost in costs))
-    total_time = format_duration(bound_wall_clock(costs, capacity))
+    wall_clock = format_duration(bound_wall_clock(costs, capacity))
     seconds_by_stage = Counter()
     for cost in costs:
         seconds_by_stage[cost.job.stage] += cost.unit_seconds
-    shares = ", ".join(f"{name} {seconds / work:.0%}" for name, seconds in seconds_by_stage.items())
+    shares = ", ".join(f"{stage} {part / total:.0%}" for stage, part in seconds_by_stage.items())
     headings = ["benchmark", "model", "job", "jobs", "time each", f"{unit}-hours", "memory", "disk"]
     verdicts = ", ".join(f"{name} {value:.3g}" for name, value in machine.verdict_seconds.items())
     return "\n".join(
         [
             *align_columns([headings, *_build_rows(costs)], flush_left=3),
             "",
-            f"{len(costs)} jobs: {work / 3600:.2f} {unit}-hours, {disk} of models on disk "
+            f"{len(costs)} jobs: {total / 3600:.2f} {unit}-hours, {disk} of models on disk "
             "(DVC's cache holds a copy), at most "
             f"{format_size(max(cost.memory for cost in costs))} of memory per process",
-            f"on {capacity} {unit}(s): {total_time} of wall-clock time; "
+            f"on {capacity} {unit}(s): {wall_clock} of wall-clock time; "
             f"the longest chain of jobs takes {format_duration(find_longest_chain(costs))}",
-            f"share of each phase: {shares}",
+            f"share of each stage: {shares}",
             *_format_section("Will not work as planned", find_problems(estimator, costs, capacity)),
             *_format_section("Suggested H and micro-batches", advise(estimator)),
             *_format_section("Assumptions", _describe_assumptions(estimator)),
@@ -134,6 +134,6 @@ def _describe_assumptions(estimator: Estimator) -> Iterable[str]:
 
 
 def _format_section(title: str, lines: Iterable[str]) -> list[str]:
-    """Return a title and indented lines; an empty list if there are no lines."""
+    """Return a title and these lines, indented; an empty list if there are no lines."""
     indented = [f"  {line}" for line in lines]
     return ["", f"{title}:", *indented] if indented else []

@@ -204,8 +204,8 @@ def find_longest_chain(costs: list[JobCost]) -> float:
 def bound_wall_clock(costs: list[JobCost], capacity: int) -> float:
     """Return a lower bound of the seconds until all jobs have ended.
 
-    It is the larger of two times: that of all jobs together, divided by the number of GPUs or
-    cores, and that of the longest chain of jobs.
+    It is the larger of two times: the GPU-seconds or core-seconds of all jobs, divided by the
+    number of GPUs or cores; and the time of the longest chain of jobs.
 
     Args:
         capacity: number of GPUs or cores.
@@ -215,18 +215,18 @@ def bound_wall_clock(costs: list[JobCost], capacity: int) -> float:
 
 def find_problems(estimator: Estimator, costs: list[JobCost], capacity: int) -> list[str]:
     """Return a line for each reason why jobs cannot run: too little memory, too few GPUs."""
-    # By place and reason, the names of jobs, in a dict that serves as an ordered set.
+    # (benchmark and model, reason) -> names of jobs, as the keys of a dict, which keep their order.
     names: dict[tuple[str, str], dict[str, None]] = {}
     unit = "GPU" if estimator.uses_gpus else "core"
     for cost in costs:
         benchmark, model, name = cost.key
-        place = ", ".join(filter(None, (benchmark, model)))
+        subject = ", ".join(filter(None, (benchmark, model)))
         reasons = [estimator.explain_lack_of_memory(cost.job.spec)] if cost.memory else []
         if cost.units > capacity:
             reasons.append(f"needs {cost.units} {unit}s, but there are {capacity}")
         for reason in filter(None, reasons):
-            names.setdefault((place, reason), {})[name] = None
-    return [f"{place}: {', '.join(jobs)}: {reason}" for (place, reason), jobs in names.items()]
+            names.setdefault((subject, reason), {})[name] = None
+    return [f"{subject}: {', '.join(jobs)}: {reason}" for (subject, reason), jobs in names.items()]
 
 
 def find_runs_too_large(params: Params, memory: float) -> dict[str, str]:
@@ -300,7 +300,7 @@ def estimate_rapid_runtimes(estimator: Estimator, benchmark: str, model: str) ->
 
 
 def choose_H(runtimes: Mapping[int, float]) -> int:
-    """Return the H to advise: it doubles as long as that saves at least a tenth of the runtime.
+    """Return the H to advise: 1, doubled as long as doubling saves over a tenth of the runtime.
 
     Args:
         runtimes: seconds by H, as `estimate_rapid_runtimes` returns them.

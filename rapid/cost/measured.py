@@ -51,7 +51,8 @@ def read_runs(folder: Path | None, params: Params) -> pd.DataFrame:
     """Read all finished runs below a folder whose model and benchmark are in params.yaml.
 
     Args:
-        folder: by default runs/ of the experiment if it exists, else runs/ of the default.
+        folder: by default runs/ in the experiment's folder if it exists; otherwise runs/, which
+            has the runs of the default parameters.
 
     Returns:
         A row for each run: its spec, its times, and the measured fields of `Expected`.
@@ -88,8 +89,8 @@ def _read_run(folder: Path, summary: RunSummary, params: Params) -> dict[str, ob
     if spec.pass_settings.micro_batch == "auto":
         spec = set_micro_batch(spec, max(1, summary.pass_completions))
     algorithm = parse(summary.algorithm).algorithm
-    # Dynamic sampling (DAPO) replaces groups without a signal. So the share of groups with a signal
-    # in its steps is not that of all sampled groups.
+    # Dynamic sampling (DAPO) replaces groups without a signal. So among the groups of a step, the
+    # share of groups with a signal is larger than among all sampled groups.
     kept_share, resamples = nan, algorithm.get_sampling_rounds(spec.objective) > 1
     signals = [step.signal for step in read_rows(folder / "steps.jsonl", StepRecord)]
     # For SFT, the number of optimizer steps shows which share of the teacher's completions was kept
@@ -171,7 +172,7 @@ def _count_work(
 
 
 def _fit_factors(machine: Machine, runs: pd.DataFrame) -> dict[tuple[str, bool], dict[str, float]]:
-    """Return the ratio of measured to computed seconds of each phase, by model and whether SFT."""
+    """Return each phase's ratio of measured to computed seconds, by (model, whether it is SFT)."""
     keys = [runs.model, runs.is_supervised]
     computed = pd.DataFrame(map(machine.estimate_seconds, runs.work))[SCALED_PHASES]
     factors = runs[SCALED_PHASES].groupby(keys).sum() / computed.groupby(keys).sum()
@@ -206,5 +207,5 @@ def _measure_base_memory(runs: pd.DataFrame, shapes: Mapping[str, Shape]) -> flo
 
 
 def _add_rows_for_all_models(runs: pd.DataFrame) -> pd.DataFrame:
-    """Return the runs and a copy of each with the model name "", whose group has all runs."""
+    """Return the runs, and a copy of each with the model "", which stands for all models."""
     return pd.concat([runs, runs.assign(model="")], ignore_index=True)

@@ -3,9 +3,10 @@
 Training needs memory for the weights, their gradients and Adam's state (with several processes,
 ZeRO-2 divides gradients and state), the weights of the reference policy if there is a KL term, the
 activations of a micro-batch, and with vLLM a copy of the weights in vLLM's engine. Sampling needs
-memory for weights, keys and values. The peak is that of the phase that needs more.
+memory for keys and values beside the weights. The peak is all that is always in memory, plus the
+larger of what a micro-batch and sampling add.
 
-`python -m performance.steps planned_memory` compares this with measured training steps.
+`python -m performance.steps planned_memory` compares estimates with measured training steps.
 """
 
 from dataclasses import dataclass
@@ -25,7 +26,7 @@ from rapid.cost.work import (
 )
 
 ADAM_STATE = 8  # bytes per parameter: two float32 moments
-MASTER_WEIGHTS = 4  # bytes per parameter of float32 weights, which training in bfloat16 keeps too
+MASTER_WEIGHTS = 4  # bytes per parameter of the float32 weights that training in bfloat16 keeps
 # Bytes of a chunk of logits and of the tensors computed from it. Training computes logits in chunks
 # of tokens (`rapid.training.head`), so that they are never all in memory.
 HEAD_CHUNK = 2**28
@@ -146,8 +147,8 @@ def _estimate_run_memory(spec: TrainSpec, shape: Shape, expected: Expected) -> P
     count, settings = count_processes(spec), spec.pass_settings
     sampling = 0.0
     if spec.training is not None:
-        share = spec.H * spec.n_step / count
-        batch = min(share, spec.sampling_batch or share)
+        completions = spec.H * spec.n_step / count  # that a process samples
+        batch = min(completions, spec.sampling_batch or completions)
         sampling = _count_sampling_bytes(spec, shape, expected, batch)
     micro_batch = 1 if settings.micro_batch == "auto" else settings.micro_batch
     return estimate_training_memory(

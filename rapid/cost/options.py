@@ -1,7 +1,7 @@
 """The options of `rapid plan`.
 
-Every `rapid` command imports this module to build its parser, so it imports nothing else of the
-package.
+Every `rapid` command imports this module to build its parser. So this module imports nothing else
+of the package.
 """
 
 import argparse
@@ -78,13 +78,13 @@ def _parse_share_or_zero(text: str) -> float:
     return 0.0 if float(text) == 0 else _parse_share(text)
 
 
-def _build_pair_parser(kind: Callable) -> Callable:
-    """Return a function that parses NAME=VALUE to the name, and the value converted by `kind`."""
+def _build_pair_parser(convert: Callable) -> Callable:
+    """Return a function that parses NAME=VALUE into the name and the result of `convert(VALUE)`."""
 
     def parse_pair(text: str):
         name, equals, value = text.partition("=")
         if not (name and equals):
             raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
-        return name, kind(value)
+        return name, convert(value)
 
     return parse_pair

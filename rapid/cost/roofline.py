@@ -10,7 +10,7 @@ In a roofline model the slowest resource decides how long a part of the work tak
 
 If the user names a GPU, its published rates are used. The share of these rates that is reached, and
 the time of launching kernels, are assumptions in efficiency.yaml. If there are earlier runs of this
-machine, the seconds of each phase are multiplied by a factor that is fitted to them
+machine, the seconds of each phase are multiplied by a factor that is fitted to these runs
 (`rapid.cost.measured`).
 """
 
@@ -93,7 +93,7 @@ class Machine:
     rates: DeviceRates
     efficiency: Mapping[str, float]  # a section of efficiency.yaml
     shapes: Mapping[str, Shape]  # sizes of models, by name
-    # By benchmark.
+    # Seconds of a verdict by benchmark.
     verdict_seconds: Mapping[str, float] = field(default_factory=lambda: DEFAULT_VERDICT_SECONDS)
     base_memory: float = CUDA_CONTEXT  # bytes of a process without its model, such as libraries
     # (model, whether the algorithm is SFT) -> phase -> ratio of measured to computed seconds. "" as
@@ -133,7 +133,7 @@ class Machine:
             2 * (shape.matmul_weights + attention) * work.tokens / flops,
             work.passes * launch_seconds,
         )
-        local_parameters = shape.parameters / count  # whose optimizer state a process has
+        local_parameters = shape.parameters / count  # a process has their optimizer state
         sent_bytes = 2 * size * (shape.parameters - local_parameters)  # gradients, then weights
         link = self.rates.link * assumed["link"]
         optimizer_seconds = ADAM_BYTES * local_parameters / bandwidth + sent_bytes / link
@@ -144,12 +144,14 @@ class Machine:
             "other": work.steps * assumed["step"] + work.batches * assumed["batch"],
             "startup": work.loads * (assumed["startup"] + assumed["startup_vllm"] * vllm),
         }
-        # The factors of this model, else of all models (for SFT or RL, as this run), else of all
-        # models for RL.
+        # In this order: the factors of this model's runs of this kind (SFT or RL), of all models'
+        # runs of this kind, or of all models' RL runs.
         keys = (model, work.is_supervised), ("", work.is_supervised), ("", False)
         factors = next((self.factors[key] for key in keys if key in self.factors), {})
         seconds = {phase: value * factors.get(phase, 1.0) for phase, value in computed.items()}
-        grading = self.verdict_seconds[benchmark] * work.completions
+        grading = 0.0
+        if work.completions:
+            grading = self.verdict_seconds[benchmark] * work.completions / work.graders
         if work.grades_while_sampling:  # then the run only waits for verdicts after sampling
             grading = max(0.0, grading - seconds["sampling"])
         return seconds | {"grading": grading}

@@ -14,8 +14,8 @@ from rapid.config.params import Params
 from rapid.config.sections import EmbeddedModel
 
 PUBLISHED_SIZES = Path(__file__).with_name("model_sizes.yaml")
-# Sizes of embedded models: width of an attention head, and width of a feed-forward layer divided by
-# the width of the model.
+# Sizes of embedded models, the tiny models that the pipeline itself pre-trains: the width of an
+# attention head, and the width of a feed-forward layer divided by the width of the model.
 HEAD_DIM, FEED_FORWARD_RATIO = 64, 3
 
 
@@ -48,7 +48,8 @@ class Shape:
 
         The input embedding is not among them, because it is only looked up.
         """
-        # Four matrices: queries and output, keys and values. A gated feed-forward layer has three.
+        # Attention has four matrices: for queries, output, keys and values. A gated feed-forward
+        # layer has three.
         attention = 2 * self.hidden * (self.query_width + self.kv_width)
         block = attention + 3 * self.hidden * self.intermediate
         return self.layers * block + self.vocabulary * self.hidden
@@ -59,7 +60,11 @@ class Shape:
         return self.matmul_weights + (0 if self.tied_embeddings else self.vocabulary * self.hidden)
 
     def count_key_value_bytes(self, size: int) -> int:
-        """Return the bytes of a token's keys and values in all layers, with `size` per number."""
+        """Return the bytes of a token's keys and values in all layers.
+
+        Args:
+            size: bytes of a number.
+        """
         return 2 * self.layers * self.kv_width * size
 
 
@@ -92,7 +97,7 @@ def parse_shape(values: dict[str, Any], source: Path | str) -> Shape:
     Raises:
         BadInput: a size is missing.
     """
-    values = values.get("text_config", values)  # of a model for text and images
+    values = values.get("text_config", values)  # a model for text and images has a config for each
     try:
         hidden, heads = values["hidden_size"], values["num_attention_heads"]
         return Shape(
@@ -134,8 +139,8 @@ def load_shapes(params: Params, configs: Mapping[str, Path]) -> dict[str, Shape]
 def find_shape(name: str, params: Params) -> Shape:
     """Return the shape of a model in params.yaml.
 
-    The shape of an embedded model follows from params.yaml. That of a published model is in the
-    config.json of its folder, or in model_sizes.yaml.
+    The shape of an embedded model follows from params.yaml. The shape of a published model is in
+    the config.json of its folder, or in model_sizes.yaml.
 
     Raises:
         BadInput: the shape is not known; the message says which option takes a config.json.

@@ -17,7 +17,13 @@ from pydantic import BaseModel
 
 from rapid.algorithms.variant_names import parse
 from rapid.config.params import Params
-from rapid.config.specs import DistillSpec, EvaluateSpec, PretrainSpec, TrainSpec
+from rapid.config.specs import (
+    DistillSpec,
+    EvaluateSpec,
+    PretrainSpec,
+    TrainSpec,
+    uses_vllm_server,
+)
 from rapid.cost.expected import Expected
 
 BYTES_PER_NUMBER = {"bfloat16": 2, "float32": 4}  # by precision
@@ -50,10 +56,18 @@ class Work:
 
     @property
     def grades_while_sampling(self) -> bool:
-        """Return whether the job grades while it samples: RL with transformers on several cores."""
+        """Return whether an RL job grades while it samples.
+
+        It does if it has several cores, and samples in its own processes.
+        """
         if not (self.steps and self.completions):
             return False
-        return self.spec.compute.threads > 1 and self.spec.compute.sampler == "transformers"
+        return self.graders > 1 and not uses_vllm_server(self.spec)
+
+    @property
+    def graders(self) -> int:
+        """Return the number of graders of each process."""
+        return self.spec.compute.threads
 
 
 def get_benchmark_and_model(spec: BaseModel) -> tuple[str, str]:
@@ -68,8 +82,9 @@ def get_benchmark_and_model(spec: BaseModel) -> tuple[str, str]:
 
 
 def get_precision(spec: BaseModel) -> str:
-    """Return the precision of a job's model; float32, which is the larger, for auto."""
-    # In the section of the micro-batch (training), of evaluation, or in the spec itself (distill).
+    """Return the precision of a job's model. For `auto` it is float32, which needs more bytes."""
+    # A training spec has the precision beside the micro-batch, an evaluation spec in its section
+    # `evaluation`, a distillation spec in no section.
     section = getattr(spec, "pass_settings", getattr(spec, "evaluation", spec))
     precision = getattr(section, "precision", "float32")
     return "float32" if precision == "auto" else precision
@@ -89,30 +104,30 @@ def count_job_work(spec: BaseModel, params: Params, expect: Callable[[str, str],
         expect: returns the expectations for a benchmark and a model.
     """
     benchmark, model = get_benchmark_and_model(spec)
-    expected, sizes = expect(benchmark, model), params.benchmarks[benchmark]
+    expected, problem_counts = expect(benchmark, model), params.benchmarks[benchmark]
     match spec:
         case PretrainSpec():  # demonstrations in a batch have similar lengths: no padding
             expectations = [expect(name, model) for name in spec.params.benchmarks]
             batch, steps = spec.pretraining.batch, spec.params.steps * len(expectations)
-            lengths = [each.prompt + each.length for each in expectations]
+            lengths = [expectation.prompt + expectation.length for expectation in expectations]
             tokens = spec.params.steps * batch * sum(lengths)
             return Work(spec, expected, steps=steps, passes=steps, tokens=tokens)
         case TrainSpec(training=None):  # SFT, which has no RL settings
             # Of the teacher's completions, only the correct ones are kept as demonstrations.
-            kept = sizes.train * spec.objective.samples * expected.kept
+            kept = problem_counts.train * spec.objective.samples * expected.kept
             demonstrations = spec.objective.demonstrations or kept
             steps = spec.objective.epochs * ceil(demonstrations / spec.objective.batch)
             return count_train_work(spec, steps, expected)
         case TrainSpec():
-            problems = spec.problems or sizes.train
+            problems = spec.problems or problem_counts.train
             # Only whole inference batches of an epoch are sampled.
             batches = problems * spec.training.group_size // (spec.H * spec.n_step)
             steps = spec.training.epochs * batches * count_batch_steps(spec)
             return count_train_work(spec, steps, expected)
         case EvaluateSpec():
-            models, completions = 1 + spec.snapshots, sizes.test * spec.evaluation.samples
+            models, completions = 1 + spec.snapshots, problem_counts.test * spec.evaluation.samples
         case _:
-            models, completions = 1, sizes.train * spec.samples
+            models, completions = 1, problem_counts.train * spec.samples
     calls = 1 if spec.compute.sampler == "vllm" else ceil(completions / TRANSFORMERS_BATCH)
     counts = _count_sampling(spec, models * completions, completions / calls, expected)
     return Work(spec, expected, loads=models, **counts)
@@ -143,8 +158,8 @@ def count_train_work(
     prompts = trained / min(padded, spec.n_step / count)
     tokens = prompts * expected.prompt + trained * expected.estimate_longest(padded)
     rounds, drawn = estimate_sampling_rounds(spec, expected)
-    sampled = steps / count_batch_steps(spec)  # inference batches
-    batches, completions = sampled * rounds, sampled * drawn * group / count
+    inference_batches = steps / count_batch_steps(spec)
+    batches, completions = inference_batches * rounds, inference_batches * drawn * group / count
     # Completions in a call of the sampler: all of a sampling round, or at most `sampling_batch`.
     batch = min(spec.sampling_batch or completions / batches, completions / batches)
     # Number of times that a step's tokens are computed, in forward and backward passes.
@@ -170,11 +185,12 @@ def _count_extra_forwards(spec: TrainSpec) -> float:
 
     1. A KL term needs the log-probs under the reference policy of every completion, once.
     2. All but the first step of an inference batch need log mu, the log-probs under the behaviour
-       policy. They are computed once, unless the sampler's values are used, which is certain in
-       float32 or with `trust_sampler`. The first step needs them too if completions are used again.
+       policy. They are computed once, unless the sampler's values are used instead. That is certain
+       in float32 and with `trust_sampler`. The first step needs log mu too if completions are used
+       again (`reuse`).
     3. All but the first step need the importance weights of a whole group before its backward
-       pass, if the algorithm compares them (`depends_on_group_weights`) and the group takes several
-       micro-batches.
+       pass, if the loss of a completion depends on all of them (`depends_on_group_weights`) and the
+       group takes several micro-batches.
     """
     training, objective = spec.training, spec.objective
     depends_on_group_weights = parse(spec.run.algorithm).algorithm.depends_on_group_weights(

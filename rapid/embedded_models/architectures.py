@@ -1,4 +1,7 @@
-"""The architectures of the embedded models: Qwen2, Llama and Gemma 3, at tiny sizes."""
+"""The architectures of the embedded models, the tiny models that the pipeline itself pre-trains.
+
+They are Qwen2, Llama and Gemma 3.
+"""
 
 from rapid.config.sections import EmbeddedModel
 

@@ -1,8 +1,9 @@
 """The optimizer for pre-training embedded models: Muon for matrices, AdamW for everything else.
 
 Muon (K. Jordan, 2024) replaces the singular values of a matrix's momentum by values near 1, and
-moves the matrix in that direction. `torch.optim.Muon` computes this in bfloat16, which took four
-fifths of the time of pre-training on a CPU with AVX2 only. Here it is computed in float32.
+moves the matrix in that direction. `torch.optim.Muon` computes the direction in bfloat16. On a CPU
+without instructions for bfloat16 (AVX2 only), this took four fifths of the time of pre-training. So
+the direction is computed in float32 here.
 """
 
 import torch
@@ -42,8 +43,8 @@ class MuonAndAdamW(torch.optim.AdamW):
                 momentum.lerp_(weight.grad, 1 - MOMENTUM)
                 direction = orthogonalize(weight.grad.lerp(momentum, MOMENTUM))
                 # The entries of `direction` have a root mean square of 1 / sqrt(max(A, B)).
-                size = group["lr"] * ADAMW_STEP_SIZE * max(weight.shape) ** 0.5
-                weight.sub_(direction, alpha=size)
+                step_size = group["lr"] * ADAMW_STEP_SIZE * max(weight.shape) ** 0.5
+                weight.sub_(direction, alpha=step_size)
                 weight.grad = None
         return super().step(closure)
 
@@ -51,8 +52,8 @@ class MuonAndAdamW(torch.optim.AdamW):
 def orthogonalize(matrix: Tensor) -> Tensor:
     """Return a matrix, (A, B), with the same singular vectors, and singular values near 1.
 
-    The new singular values are between 0.68 and 1.21. One that was below 1/500 of the matrix's norm
-    may be smaller.
+    The new singular values are between 0.68 and 1.21. But a singular value that was below 1/500 of
+    the matrix's norm may become smaller than 0.68.
     """
     wide = matrix if matrix.size(0) <= matrix.size(1) else matrix.T
     wide = wide / wide.norm().clamp(min=1e-7)

@@ -1,4 +1,4 @@
-"""Runs a command; prints errors that the user can correct as one line, without a traceback."""
+"""Runs a command. If the user can correct an error, one line is printed instead of a traceback."""
 
 import sys
 from collections.abc import Callable
@@ -19,7 +19,7 @@ EXPECTED_ERRORS = (GraderDied, GradingFailed, LeanUnavailable, ServerDied, Float
 
 
 def run_command(command: str, action: Callable[[], int | None], out: Path | None = None) -> int:
-    """Run a command, print an error that its user can correct, and return the exit status.
+    """Run a command, print an error that the user can correct, and return the exit status.
 
     Args:
         command: name of the subcommand of `rapid`.

@@ -11,7 +11,7 @@ from rapid.grading.verdicts import Verdict
 
 
 class Problem(Protocol):
-    """The fields that every problem has. Each grader's protocol adds the fields that it reads."""
+    """The fields that every problem has. Graders extend this protocol by the fields they need."""
 
     @property
     def id(self) -> str: ...
@@ -54,7 +54,8 @@ class Grader(Protocol[ProblemT]):
     def describe_isolation(self) -> str:
         """Describe what isolates a completion's code from the rest of the machine.
 
-        Returns "" if no code is run, as in the math grader. The grader must have been started.
+        Returns "" if the grader runs no code, as the math grader. The grader must have been
+        started.
         """
         ...
 

@@ -59,7 +59,7 @@ def limit_memory(
 def remove_group(command: list[str]) -> None:
     """Remove the group that `limit_memory` made for this command line.
 
-    If one of its processes still runs, the group stays until this process ends.
+    If a process of the group still runs, the group stays until the calling process ends.
     """
     for argument in command:  # one argument is the path of the group's `cgroup.procs`
         if argument.endswith(f"/{_JOIN_FILE}"):
@@ -123,6 +123,7 @@ def _remove_groups(folder: Path, of_ended_processes: bool = False) -> None:
         if owner is None:
             continue
         has_ended = not Path(f"/proc/{owner}").exists()
-        if has_ended if of_ended_processes else owner == os.getpid():
+        is_selected = has_ended if of_ended_processes else owner == os.getpid()
+        if is_selected:
             with contextlib.suppress(OSError):
                 group.rmdir()

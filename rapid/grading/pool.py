@@ -60,12 +60,12 @@ class GraderPool:
             self._free.put(grader)
         self._open_graders = ExitStack()
         self._is_closed = False
-        # By the problem's digest and the completion's digest.
+        # The keys are the problem's digest and the completion's digest.
         self._cache: OrderedDict[tuple[str, bytes], CachedVerdict] = OrderedDict()
         self._last_death = ""
         self._lock = threading.Lock()
-        # Held by a thread that waits for all graders: two such threads would wait for each other.
-        self._takes_all = threading.Lock()
+        # Held by the thread that takes all graders: two such threads would wait for each other.
+        self._all_graders_lock = threading.Lock()
 
     def __enter__(self) -> Self:
         with ExitStack() as opening:
@@ -78,6 +78,11 @@ class GraderPool:
     def __exit__(self, *error: object) -> None:
         self._is_closed = True
         self._open_graders.__exit__(*error)
+
+    @property
+    def size(self) -> int:
+        """The number of graders, and so of completions that are graded at the same time."""
+        return len(self._graders)
 
     def describe_isolation(self) -> str:
         """Describe what separates a completion from the machine (`Grader.describe_isolation`)."""
@@ -115,11 +120,11 @@ class GraderPool:
             ungraded, total = self.reasons[verdicts.INFRASTRUCTURE], self.reasons.total()
         if ungraded > max(1, MAX_UNGRADED_SHARE * total):
             raise GradingFailed(
-                f"the grader of {self.name} died twice on each of {ungraded} of {total} "
-                f"completions, which is more than {MAX_UNGRADED_SHARE:.0%}. Its last error: "
+                f"the grader of {self.name} died twice in a row on {ungraded} of {total} "
+                f"completions (at most {MAX_UNGRADED_SHARE:.0%} are allowed). Its last error: "
                 f"{self._last_death}. Look for the kernel's out-of-memory killer (dmesg), "
-                "check the free memory, and find out whether something ends processes on "
-                "this machine"
+                "check the free memory, and find out whether another program kills processes "
+                "on this machine"
             )
         return verdict
 
@@ -144,7 +149,7 @@ class GraderPool:
 
     def _with_each_grader(self, use: Callable[[Grader], None]) -> None:
         """Call `use` with each grader, after all of them have become free."""
-        with self._takes_all:
+        with self._all_graders_lock:
             graders = [self._free.get() for _ in self._graders]
             try:
                 for grader in graders:

@@ -26,8 +26,8 @@ logger = logging.getLogger(__name__)
 class SharedGraders:
     """A pool of graders, and threads that use it.
 
-    The threads are daemons. So a process does not wait for verdicts when it ends, as it would wait
-    for the threads of an executor.
+    The threads are daemons, so a process can end while they wait for verdicts. With the threads of
+    an executor it could not.
 
     Args:
         pool: a pool that has not been started.
@@ -36,7 +36,7 @@ class SharedGraders:
 
     def __init__(self, pool: GraderPool, workers: int):
         self._pool = pool.__enter__()
-        self._logged_problems: set[str] = set()  # the reasons of bad problems in the log
+        self._logged_problems: set[str] = set()  # the messages of bad problems that were logged
         self._log_lock = threading.Lock()
         self._is_open, self._queue_lock = True, threading.Lock()
         self._jobs: SimpleQueue[tuple[Future, Job] | None] = SimpleQueue()
@@ -73,7 +73,7 @@ class SharedGraders:
                 future.cancel()
 
     def _queue_jobs(self, queued_jobs: Sequence[tuple[Future, Job] | None]) -> None:
-        """Give jobs to the threads, or None to each thread to end it."""
+        """Queue jobs for the threads. A None in place of a job ends the thread that takes it."""
         with self._queue_lock:
             if not self._is_open:
                 raise GradersClosed("the graders were closed before a batch was graded")
@@ -115,6 +115,7 @@ class SharedGraders:
             logger.warning("completions of a problem are not graded: %s", reason)
 
     def close(self) -> None:
+        """End the graders' processes, and the threads as soon as no job is queued."""
         self._queue_jobs([None for _ in self._threads])
         self._pool.__exit__(None, None, None)
 
@@ -126,7 +127,7 @@ _lock = threading.Lock()
 def share_graders(
     name: str, timeout: float, workers: int, build_pool: Callable[[float, int], GraderPool]
 ) -> SharedGraders:
-    """Return this process's graders with these settings, which the first call builds and starts.
+    """Return this process's graders with these settings. The first call builds and starts them.
 
     Raises:
         GraderDied: a grader does not start. SandboxError, a subclass: completions cannot be
@@ -148,6 +149,7 @@ def close() -> None:
 
 
 def _forget_parents_graders() -> None:
+    """In a forked process, close the copies of the parent's connections to its graders."""
     global _lock
     _lock = threading.Lock()  # another thread of the parent may have held it
     if _shared:

@@ -18,11 +18,11 @@ WorkerT = TypeVar("WorkerT", bound=Worker)
 
 
 class Standby(Generic[WorkerT]):
-    """Keeps sets of grader processes in the fork server: one set per job that runs at a time.
+    """Keeps sets of grader processes in the fork server: as many sets as jobs run at a time.
 
     Args:
-        start: starts a process for a role. The process does no work until its borrower asks for
-            it, so that the work is done on the CPU cores of the borrowing job.
+        start: starts a process for a role. The process does no work before the first request of
+            the job that borrows it, so that it works on the CPU cores of that job.
         roles: the roles of the processes in a set, such as "author" and "judge" for Lean.
     """
 
@@ -56,7 +56,7 @@ class Standby(Generic[WorkerT]):
         return lambda ended_well: self._take_back(workers, ended_well)
 
     def _take_back(self, workers: dict[str, WorkerT], ended_well: bool) -> None:
-        """Keep the processes of a job that has ended for the next job; end them if it failed."""
+        """Keep the processes of an ended job for the next job, or end them if the job failed."""
         for role, worker in list(workers.items()):
             if not (ended_well and worker.is_alive):
                 workers.pop(role).end()

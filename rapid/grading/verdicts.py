@@ -3,7 +3,7 @@
 All graders use the reasons of this list, so that the counts in evaluation.json mean the same for
 code, mathematics and Lean. The processes of graders, some of which are in JavaScript or Lean, send
 reasons as text. Which reasons a process may send follows from this list, and
-tests/grading/test_verdicts.py compares the sources of the processes with it.
+tests/grading/test_verdicts.py compares the sources of the processes with the list.
 """
 
 import sys
@@ -22,8 +22,8 @@ class Reason(NamedTuple):
     Args:
         meaning: description for the documentation.
         graders: the graders that use this reason: "code", "math", "lean".
-        is_caused_by_completion: otherwise the grader or the problem is at fault, and the reward is
-            None.
+        is_caused_by_completion: whether the completion is the cause. If not, the grader or the
+            problem is at fault, and the reward is None.
     """
 
     meaning: str

@@ -30,9 +30,10 @@ class Worker(subprocess.Popen):
         TypeError: `command` is not from `limit_memory`.
     """
 
-    # The running workers that this process started, or a process that it was forked from.
+    # The running workers that were started by this process, or by one that it was forked from.
     started: ClassVar[WeakSet["Worker"]] = WeakSet()
-    # Whether it is lent to processes that its owner forks: see `rapid.grading.standby`.
+    # Whether its owner, the process that started it, lends it to forked processes: see
+    # `rapid.grading.standby`.
     is_lent_to_forks = False
 
     def __init__(self, command: LimitedCommand, answers_on_stdout: bool = False, **options):
@@ -107,7 +108,7 @@ class LineTooLong(ValueError):
 
 
 class LineReader:
-    """Reads lines, and counted bytes between lines, from a socket whose other end may be hostile.
+    """Reads lines and blocks of bytes from a socket whose other end may be hostile.
 
     Args:
         connection: the socket.
@@ -130,7 +131,7 @@ class LineReader:
             self._receive(deadline)
         if end < 0 or end > self._limit:
             raise LineTooLong(f"a line of over {self._limit} bytes")
-        # Checked also if the line had arrived before: the other end could send lines for ever.
+        # Checked even if the line had arrived already: the other end could send lines for ever.
         if time.monotonic() > deadline:
             raise TimeoutError
         line = bytes(self._unread[:end])
@@ -138,7 +139,7 @@ class LineReader:
         return line
 
     def read_bytes(self, count: int, deadline: float) -> bytes:
-        """Return the next `count` bytes, and drop bytes that have arrived after them."""
+        """Return the next `count` bytes, and drop the bytes after them that have arrived."""
         while len(self._unread) < count:
             self._receive(deadline)
         content = bytes(self._unread[:count])

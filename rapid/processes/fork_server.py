@@ -7,9 +7,9 @@ streams to this socket. The fork server forks a child that runs the command, and
 child's exit status. If the variable is not set, or nothing answers on the socket, the command runs
 in its own process, with the same result.
 
-A training run whose runtime other processes disturbed (`rapid.training.usage`) exits with
-RETRY_STATUS. It is run again in a new child, at most twice, as long as at most a tenth of all
-commands were run again.
+If other processes disturb the runtime of a training run (`rapid.training.usage`), the run exits
+with RETRY_STATUS. It is run again in a new child, at most twice, unless the reruns so far are
+already a tenth of all commands.
 
 Some processes of graders, for example a started Lean, are kept from one job to the next. The fork
 server lends them to the child before the fork (`lend`), and takes them back after the child's end.
@@ -37,7 +37,7 @@ from rapid.processes.lifetimes import KILLED_HINT, end_with_parent
 SOCKET_VARIABLE = "RAPID_FORK_SERVER"
 ATTEMPT_VARIABLE = "RAPID_ATTEMPT"  # number of the attempt to run the command, from 1
 MAX_ATTEMPTS = 3
-RETRY_STATUS = os.EX_TEMPFAIL  # exit status of a run with a correct result, disturbed runtime
+RETRY_STATUS = os.EX_TEMPFAIL  # of a run whose result is correct, but whose runtime was disturbed
 MAX_RETRY_SHARE = 0.1  # reruns as a share of all commands so far
 STREAM_COUNT = 3  # file descriptors sent with a request: standard input, output and error
 MESSAGE_BYTES = 1 << 20  # largest size of a request
@@ -46,8 +46,8 @@ END_SIGNALS = signal.SIGTERM, signal.SIGINT
 GRACE_SECONDS = 60  # for jobs to save a checkpoint when the fork server ends
 
 # A LendFunction is called before the fork, with a command's arguments. If it lends processes to the
-# child, it returns a function that takes them back. That one is called after the child's end, with
-# whether the child succeeded.
+# child, it returns a TakeBackFunction, which is called after the child's end. The argument of that
+# function says whether the child succeeded.
 TakeBackFunction = Callable[[bool], None]
 LendFunction = Callable[[list[str]], TakeBackFunction | None]
 
@@ -61,7 +61,7 @@ def run_in_child(arguments: list[str]) -> int | None:
     """Run `rapid` in a child of the fork server; run it again if its runtime was disturbed.
 
     Args:
-        arguments: those of the `rapid` command.
+        arguments: the arguments of `rapid`.
 
     Returns:
         The exit status; None if there is no fork server.
@@ -72,14 +72,14 @@ def run_in_child(arguments: list[str]) -> int | None:
             break
         print(
             "rapid: other processes used this job's core, so the job runs again (attempt "
-            f"{attempt})",
+            f"{attempt + 1} of {MAX_ATTEMPTS})",
             file=sys.stderr,
         )
     return status
 
 
 def _send_request(arguments: list[str], environment: dict[str, str]) -> int | None:
-    """Send a command to the fork server, and wait for the exit status; None if nothing listens."""
+    """Send a command to the fork server, and return its exit status; None if it cannot be sent."""
     path = os.environ.get(SOCKET_VARIABLE)
     if not path:
         return None
@@ -104,7 +104,9 @@ def _send_request(arguments: list[str], environment: dict[str, str]) -> int | No
 def serve_requests(
     path: Path, parent: int, warm_up: Callable[[], None], run: Callable, lend: LendFunction
 ) -> None:
-    """Import what jobs need, then fork a child for each request until the parent process ends.
+    """Import what jobs need, then fork a child for each request until the parent ends.
+
+    A signal of `END_SIGNALS` ends the fork server too.
 
     Args:
         path: path of the socket to listen on.
@@ -156,8 +158,9 @@ class _ForkServer:
     def __init__(self, listener: socket.socket, run: Callable, lend: LendFunction, handlers: dict):
         self._listener, self._run, self._lend, self._handlers = listener, run, lend, handlers
         self._children: dict[socket.socket, _Child] = {}
-        self._pending: set[socket.socket] = set()  # connections without a request so far
-        self._abandoned: set[socket.socket] = set()  # of commands that ended before their children
+        self._pending: set[socket.socket] = set()  # connections that have sent no request so far
+        # Connections of commands that ended before their children.
+        self._abandoned: set[socket.socket] = set()
         self._commands = self._retries = 0
 
     def handle_connections(self) -> None:

@@ -19,7 +19,7 @@ from tempfile import TemporaryDirectory
 from rapid.artifacts.files import BadInput
 from rapid.artifacts.runs import CHECKPOINTS
 from rapid.config.specs import TrainSpec
-from rapid.resources.leases import lease_folder
+from rapid.resources.leases import lock_folder
 from rapid.resources.requests import count_cores, count_gpus, lease_resources
 
 ACCELERATE_CONFIG = Path(__file__).resolve().parents[2] / "workflow" / "accelerate" / "zero2.yaml"
@@ -37,17 +37,17 @@ def launch_processes(
         rank: index of this server.
 
     Raises:
-        SystemExit: a process failed; its messages are above.
+        SystemExit: a training process failed. It has printed its own messages.
     """
     from accelerate.commands.launch import launch_command, launch_command_parser
     from torch.distributed.elastic.multiprocessing.api import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 
     if spec.compute.device == "cpu":
-        os.environ["DS_ACCELERATOR"] = "cpu"  # DeepSpeed would use GPUs of the machine
+        os.environ["DS_ACCELERATOR"] = "cpu"  # else DeepSpeed would use the machine's GPUs
     folder = Path(paths[-1])
     folder.mkdir(parents=True, exist_ok=True)
-    logs = TemporaryDirectory(dir=folder, prefix=".launch-")  # else torch leaves one in /tmp
+    logs = TemporaryDirectory(dir=folder, prefix=".launch-")  # else torch leaves its logs in /tmp
     options = {
         "config_file": ACCELERATE_CONFIG,
         "log_dir": logs.name,
@@ -101,7 +101,7 @@ def launch_node(address: str, port: str, spec_json: str, *paths: str) -> None:
     """
     spec, rank = TrainSpec.model_validate_json(spec_json), int(os.environ["SLURM_PROCID"])
     # Only the first server locks the run's folder, which all servers share.
-    with nullcontext() if rank else lease_folder(Path(paths[-1], CHECKPOINTS)):
+    with nullcontext() if rank else lock_folder(Path(paths[-1], CHECKPOINTS)):
         lease_resources(spec)
         launch_processes(spec, list(paths), address, int(port), rank)
 

@@ -15,12 +15,12 @@ WORKFLOW_VARIABLE = "RAPID_WORKFLOW"  # process id of the workflow that started 
 
 
 def is_main_process() -> bool:
-    """Return whether this process writes the job's files: the one with rank 0 among several."""
+    """Return whether this process writes the job's files; of several, only rank 0 does."""
     return int(os.environ.get("RANK", "0")) == 0
 
 
 def end_with_parent(number: int = signal.SIGKILL) -> None:
-    """Make Linux send this process a signal when its parent ends or is killed; 0: none."""
+    """Make Linux send this process the signal `number` when its parent ends; 0 means no signal."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PARENT_DEATH_SIGNAL, number)
 

@@ -13,8 +13,8 @@ class Gpu:
 
     Args:
         name: its number or UUID, as in CUDA_VISIBLE_DEVICES.
-        uuid: identifies the GPU in all processes of the machine. Numbers may not, because SLURM can
-            number each job's GPUs from 0.
+        uuid: identifies the GPU in all processes of the machine. A number may not identify it,
+            because SLURM can number each job's GPUs from 0.
         memory_mb: total memory in 1e6 bytes.
     """
 
@@ -45,7 +45,8 @@ def list_visible_gpus() -> list[Gpu]:
 def select_gpus(gpus: list[Gpu], names: str) -> list[Gpu]:
     """Return the GPUs that a value of CUDA_VISIBLE_DEVICES names, by number or UUID prefix.
 
-    Like CUDA, it ignores all names after the first unknown name: "0,-1,1" is GPU 0.
+    Like CUDA, it ignores the first name that is unknown, ambiguous or repeated, and all names after
+    that one: "0,-1,1" is GPU 0.
     """
     selected: list[Gpu] = []
     for name in filter(None, map(str.strip, names.split(","))):

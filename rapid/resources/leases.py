@@ -1,10 +1,10 @@
 """Leases each core and GPU to one job at a time, so that runtimes of parallel jobs are comparable.
 
-Every job that computes leases its cores and GPUs before it imports large packages. A lease is a
-lock on a file; there is one file for each core and GPU. The operating system releases the lock when
-the process ends or is killed. The job and all processes that it starts (sampling, grading, Lean)
-are bound to the leased cores and see only the leased GPUs. So no two jobs share a core or GPU. A
-job waits until enough are free, and its runtime does not include that time.
+Before it imports large packages, every job that does computations leases its cores and GPUs. A
+lease is a lock on a file; there is one file for each core and GPU. The operating system releases
+the lock when the process ends or is killed. The job and all processes that it starts (sampling,
+grading, Lean) are bound to the leased cores and see only the leased GPUs. So no two jobs share a
+core or GPU. A job waits until enough are free, and its runtime does not include that time.
 
 All pipelines of a user on a machine share the lock files, which are in the temporary folder.
 Containers and SLURM jobs with a temporary folder of their own do not see each other's leases. A job
@@ -27,17 +27,18 @@ from filelock import FileLock, Timeout
 
 from rapid.artifacts.files import BadInput
 from rapid.resources.gpus import VISIBLE_DEVICES, list_visible_gpus
+from rapid.resources.wait_policy import choose_wait_policy
 
 # Referenced until the process ends, because a FileLock that is garbage-collected releases its lock.
 _held_locks: list[FileLock] = []
 POLL_SECONDS = 0.2  # interval between attempts to get a lock
-# How long a run waits for the lock on its folder: the processes of a killed job may still hold it
-# for a moment.
+# How long `lock_folder` waits for the lock on a run's folder: the processes of a killed job may
+# still hold the lock for a moment.
 FOLDER_LOCK_SECONDS = 2.0
 WAITING = "waiting for "  # beginning of the line that a waiting job writes to its log
-# Only one job at a time collects locks (`_lease_locks`), which takes less than this time if enough
-# are free. A job that waits longer for its turn prints that it waits.
-COLLECTING_SECONDS = 1.0
+# Only one job at a time gathers locks (`_lease_locks`), which takes less than this time if enough
+# are free. A job that must wait longer before it can gather its own prints that it waits.
+GATHERING_SECONDS = 1.0
 M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4  # parameters of glibc's mallopt
 
 
@@ -68,7 +69,9 @@ def lease_cores(count: int, folder: Path | None = None, threads: int | None = No
             f"this SLURM job) has {len(cores)}"
         )
     leased = _lease_locks("core", [f"core{core}" for core in cores], count, folder)
-    return bind_to_cores([cores[index] for index in leased], threads or count)
+    leased_cores = [cores[index] for index in leased]
+    choose_wait_policy(leased_cores, threads or count)
+    return bind_to_cores(leased_cores, threads or count)
 
 
 def bind_to_cores(cores: list[int], threads: int) -> list[int]:
@@ -124,10 +127,13 @@ def lease_gpus(count: int, folder: Path | None = None) -> list[str]:
 
 
 @contextlib.contextmanager
-def lease_folder(folder: Path) -> Iterator[None]:
+def lock_folder(folder: Path) -> Iterator[None]:
     """Lock a folder for this process while the context is open; create the folder if needed.
 
     The lock is in the file `lock` of the folder.
+
+    Args:
+        folder: the folder of checkpoints in a run's folder. Messages name the run's folder.
 
     Raises:
         BadInput: another process holds the lock.
@@ -181,9 +187,9 @@ def _secure_lease_folder(folder: Path) -> None:
 def _lease_locks(kind: str, names: list[str], count: int, folder: Path | None) -> list[int]:
     """Wait until `count` of the named locks are free, and hold them until the process ends.
 
-    Only the job that holds the lock `turn` collects locks. Otherwise two jobs could hold one of two
-    locks each, and wait for the other one for ever. Cores are leased before GPUs, so that no job
-    holds GPUs while it waits for cores.
+    Only the job that holds the lock `gathering` gathers locks. Otherwise two jobs that both need
+    the same two locks could hold one each, and wait for ever. Cores are leased before GPUs, so that
+    no job holds GPUs while it waits for cores.
 
     Args:
         kind: "core" or "GPU".
@@ -194,17 +200,18 @@ def _lease_locks(kind: str, names: list[str], count: int, folder: Path | None) -
     """
     if not count:
         return []
+    # In spite of its name, the folder also has the lock files of GPUs.
     folder = folder or Path(tempfile.gettempdir()) / f"rapid-cores-{os.geteuid()}"
     _secure_lease_folder(folder)
     leased: dict[int, FileLock] = {}
     message = f"{WAITING}{count} free {kind}(s) of {len(names)}: other jobs hold them"
-    turn, has_printed = FileLock(folder / f"gather-{kind}.lock"), False
+    gathering, has_printed = FileLock(folder / f"gather-{kind}.lock"), False
     try:
-        turn.acquire(timeout=COLLECTING_SECONDS)
+        gathering.acquire(timeout=GATHERING_SECONDS)
     except Timeout:  # another job waits for free cores or GPUs while it holds this lock
         print(message, file=sys.stderr)
         has_printed = True
-        turn.acquire()
+        gathering.acquire()
     try:
         while len(leased) < count:
             for index, name in enumerate(names):
@@ -219,6 +226,6 @@ def _lease_locks(kind: str, names: list[str], count: int, folder: Path | None) -
                     has_printed = True
                 time.sleep(POLL_SECONDS)
     finally:
-        turn.release()
+        gathering.release()
     _held_locks.extend(leased.values())
     return sorted(leased)

@@ -1,8 +1,8 @@
 """Computes the cores, GPUs, memory and time that a job requests, from its spec.
 
 A spec has the parameters that decide a job's result (`rapid.config.specs`). A job leases its cores
-and GPUs (`rapid.resources.leases`). Memory and time are limits for SLURM, which `set-resources` in
-a Snakemake profile overrides. They do not grow when Snakemake retries a killed job.
+and GPUs (`rapid.resources.leases`). Memory and time are limits for SLURM; `set-resources` in a
+Snakemake profile overrides them. They do not grow when Snakemake retries a killed job.
 """
 
 import sys
@@ -13,9 +13,12 @@ from rapid.config.sections import Compute
 from rapid.config.specs import DistillSpec, EvaluateSpec, TrainSpec, uses_vllm_server
 from rapid.resources.leases import lease_cores, lease_gpus
 
+GradingSpec = DistillSpec | EvaluateSpec | TrainSpec
 # Main memory of each process in 1e6 bytes, by device. Models that are trained on GPUs are far
 # larger, and each process reads a whole model into main memory before it moves it to its GPU.
 MEMORY_MB = {"cpu": 6_000, "gpu": 48_000}
+# Main memory of each further grader of a process; Lean takes the most.
+GRADER_MEMORY_MB = 1_500
 # Time limits in minutes, by device and class of spec.
 MINUTES = {
     "cpu": {TrainSpec: 120, EvaluateSpec: 60, DistillSpec: 60},
@@ -25,7 +28,7 @@ DEFAULT_MINUTES = 60  # for specs that MINUTES does not list
 
 
 def _get_compute(spec: BaseModel | None) -> Compute:
-    """Return a spec's section `compute`, or one with the spec's threads (1 if it has none)."""
+    """Return a spec's section `compute`, or else a new one with the spec's threads (default: 1)."""
     return getattr(spec, "compute", None) or Compute(threads=getattr(spec, "threads", 1))
 
 
@@ -72,7 +75,8 @@ def get_memory_limit_mb(spec: BaseModel | None) -> int:
     """Return the main memory that a job may use on each of its servers, in 1e6 bytes."""
     compute = _get_compute(spec)
     processes = max(count_gpus_per_node(spec), compute.processes // compute.nodes)
-    return MEMORY_MB[compute.device] * processes
+    further_graders = compute.threads - 1 if isinstance(spec, GradingSpec) else 0
+    return (MEMORY_MB[compute.device] + GRADER_MEMORY_MB * further_graders) * processes
 
 
 def get_time_limit_minutes(spec: BaseModel | None) -> int:

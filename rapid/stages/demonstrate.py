@@ -1,7 +1,7 @@
 """The demonstration stage: generate problems with completions, on which SFT trains.
 
-They replace the completions of a teacher model (`rapid.stages.distill`). A share of them has a
-deliberate mistake.
+The completions replace those of a teacher model (`rapid.stages.distill`). A share of the generated
+completions has a deliberate mistake.
 """
 
 import random
@@ -35,7 +35,7 @@ def demonstrate(spec: DemonstrateSpec, train: Path, folder: Path) -> None:
             for problem in read_jsonl(file, benchmark.record)
         }
         # `rapid.stages.prepare` draws the reserved problems first, as part "test". Drawing that
-        # part again excludes them, because no two parts have a problem in common.
+        # part here too excludes them, because no two parts have a problem in common.
         # More problems are drawn than needed, because existing ones are removed below.
         count = spec.demonstrations + len(existing_contents)
         counts = {"test": spec.reserved, "demonstrations": count}

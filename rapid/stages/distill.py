@@ -33,7 +33,8 @@ def distill(spec: DistillSpec, teacher: Path, train: Path, folder: Path) -> None
         if not missing:
             problems = [p for p in read_jsonl(train, benchmark.record) for _ in range(spec.samples)]
             # The grader starts before sampling, so that its errors appear at once.
-            with benchmark.build_grader(spec.timeout, permissions=spec.grading) as grader:
+            graders = spec.compute.threads
+            with benchmark.build_grader(spec.timeout, graders, spec.grading) as grader:
                 graded = sample_and_grade(
                     teacher,
                     benchmark.name,

@@ -20,7 +20,7 @@ from rapid.benchmarks import BENCHMARKS
 from rapid.benchmarks.base import Problem
 from rapid.benchmarks.prompts import render_prompt
 from rapid.config.specs import EvaluateSpec
-from rapid.grading.grader import Grader
+from rapid.grading.pool import GraderPool
 from rapid.grading.verdicts import Verdict, report_ungraded
 from rapid.sampling import Sample, measure_entropy, sample_and_grade
 
@@ -31,8 +31,8 @@ def evaluate(spec: EvaluateSpec, model: Path, test: Path, folder: Path) -> Evalu
     """Evaluate a model on a file of problems; write evaluation.json and manifest.json.
 
     If the run saved snapshots (models during training), they are evaluated too, and curve.jsonl has
-    a `CurvePoint` for each. evaluation.json has no results, but the status `unavailable` with the
-    reason, if the benchmark's grader is not available on this machine or the run trained nothing.
+    a `CurvePoint` for each. If the benchmark's grader is not available on this machine, or the run
+    trained nothing, evaluation.json has the status `unavailable` and the reason instead of results.
 
     Args:
         model: the model's folder. The run's other files are in its parent folder.
@@ -47,7 +47,7 @@ def evaluate(spec: EvaluateSpec, model: Path, test: Path, folder: Path) -> Evalu
         if missing:
             result = {"status": "unavailable", "note": missing}
         else:
-            result, curve, isolation = _sample_and_grade(spec, model, test)
+            result, curve, isolation = _evaluate_with_snapshots(spec, model, test)
         evaluation = Evaluation(
             **spec.run.model_dump(),
             **spec.evaluation.model_dump(),
@@ -64,7 +64,7 @@ def evaluate(spec: EvaluateSpec, model: Path, test: Path, folder: Path) -> Evalu
     return evaluation
 
 
-def _sample_and_grade(
+def _evaluate_with_snapshots(
     spec: EvaluateSpec, model: Path, test: Path
 ) -> tuple[dict[str, Any], list[CurvePoint], str]:
     """Evaluate a model and the snapshots of its run.
@@ -74,10 +74,10 @@ def _sample_and_grade(
     """
     benchmark, curve = BENCHMARKS[spec.run.benchmark], []
     problems = list(read_jsonl(test, benchmark.record))
-    with benchmark.build_grader(spec.timeout, permissions=spec.grading) as grader:
-        graded = _grade_completions(spec, model, problems, grader)
+    with benchmark.build_grader(spec.timeout, spec.compute.threads, spec.grading) as grader:
+        graded = _draw_graded_samples(spec, model, problems, grader)
         for step, snapshot in _list_snapshots(spec, model):
-            scores = _count_correct(_grade_completions(spec, snapshot, problems, grader))
+            scores = _count_correct(_draw_graded_samples(spec, snapshot, problems, grader))
             pass_at = _compute_pass_at(spec, scores)
             curve.append(CurvePoint(step=step.step, seconds=step.seconds, pass_at=pass_at))
         isolation = grader.describe_isolation()
@@ -112,8 +112,8 @@ def _list_snapshots(spec: EvaluateSpec, model: Path) -> list[tuple[StepRecord, P
     return [(step, folder) for step, folder in folders if folder.is_dir()]
 
 
-def _grade_completions(
-    spec: EvaluateSpec, model: Path, problems: list[Problem], grader: Grader
+def _draw_graded_samples(
+    spec: EvaluateSpec, model: Path, problems: list[Problem], grader: GraderPool
 ) -> list[GradedSample]:
     """Sample completions of the problems from a model, and grade them."""
     settings = spec.evaluation

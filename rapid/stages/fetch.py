@@ -36,7 +36,7 @@ class BadModel(BadInput):
 def fetch(spec: FetchSpec, folder: Path) -> None:
     """Write the model, its tokenizer and manifest.json into `folder`.
 
-    The folder is emptied first, and deleted if this fails.
+    The folder is emptied first. If an error occurs, the folder is deleted.
 
     Raises:
         BadModel: the source cannot be fetched, is inside `folder`, or is not a model that
@@ -108,11 +108,11 @@ def _save_dequantised(spec: FetchSpec, file: Path, folder: Path) -> dict:
 
     try:
         tokenizer = AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name)
-        model = _load(file.parent, gguf_file=file.name, dtype=torch.float32)
+        model = _load_model(file.parent, gguf_file=file.name, dtype=torch.float32)
     except Exception as error:  # a damaged file can raise any exception
         raise BadModel(spec, f"{file.name} cannot be read as a model: {error}") from None
     # Without this, transformers refuses to save the model, because the file was quantised. The
-    # loaded weights are not.
+    # loaded weights are not quantised any more.
     model.is_quantized = False
     model.hf_quantizer = None
     if hasattr(model.config, "quantization_config"):
@@ -174,7 +174,8 @@ def _check_model(spec: FetchSpec, folder: Path) -> int:
             checked_file = file.name
             _check_finite(file)
         checked_file = "config.json and its weights"
-        model = _load(folder, use_safetensors=True, device_map="meta")  # names and shapes only
+        # On the device "meta", only the names and shapes of the weights are compared.
+        model = _load_model(folder, use_safetensors=True, device_map="meta")
         _check_tied_embeddings(model, weights)
     except Exception as error:  # a damaged file can raise any exception
         problem = "is not a model with a tokenizer that transformers can load"
@@ -182,7 +183,7 @@ def _check_model(spec: FetchSpec, folder: Path) -> int:
     return sum(parameter.numel() for parameter in model.parameters())
 
 
-def _load(folder: Path, **options):
+def _load_model(folder: Path, **options):
     """Load a model with transformers.
 
     Raises:

@@ -34,7 +34,7 @@ def advise(files: list[Path]) -> int:
     pages = [page for root in list_roots() for page in root.glob(f"{REPORT}/report.html")]
     if pages:
         print("Results, to open in a browser:", *sorted(pages), sep="\n    ")
-        print("`snakemake -n` lists stale jobs, `rapid verify` changed files.")
+        print("`snakemake -n` lists stale jobs, and `rapid verify` lists changed files.")
     elif any(Path(folder).is_dir() for folder in RESULT_FOLDERS):
         print("Some jobs are done: `make tables` runs the others.")
     else:
@@ -88,8 +88,8 @@ def restore(files: list[Path], force: bool = False) -> int:
 def _plan_jobs(files: list[Path]) -> tuple[list[Job], Callable]:
     """Return the jobs of the parameters, and a progress bar for them.
 
-    The jobs of the studies and the arena are included only if at least one of them has been run,
-    and the report that DVC compares only if it has been made.
+    The jobs of the studies and the arena are included only if at least one of them has been run.
+    The report that DVC compares is included only if it has been made.
     """
     progress = partial(tqdm, desc="verifying", unit="job")
     plan = build_plan(load_files(*files))

@@ -49,8 +49,8 @@ def prepare(spec: PrepareSpec, folder: Path) -> None:
     for source in sources:
         if any((folder / file).resolve().is_relative_to(source.resolve()) for file in rows):
             raise BadInput(
-                f"benchmarks.{spec.benchmark}.source: {source} is in the folder that this "
-                "job writes: move it elsewhere"
+                f"benchmarks.{spec.benchmark}.source: this job would write over files of "
+                f"{source}: move the source elsewhere"
             )
     counts = {file: len(part) for file, part in rows.items()}
     flawed = {
@@ -87,8 +87,8 @@ def _generate_problems(
     names = {}
     if spec.reserved:
         # Draw the other experiment's test problems first, which keeps them out of all other parts,
-        # and this one's test problems last. Then the training problems and lessons equal those of
-        # the other experiment, and so does the base model.
+        # and this experiment's test problems last. Then the training problems and the lessons are
+        # the same as in the other experiment, and so is the base model.
         counts |= {"test": spec.reserved, "validation": spec.test}
         names = {"test": "reserved", "validation": "test"}
     exercises = draw_exercises(benchmark, spec.data_seed, counts)

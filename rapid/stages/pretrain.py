@@ -151,7 +151,8 @@ def build_demonstrations(spec: PretrainSpec, files: dict[str, Path], tokenizer) 
 def build_batches(examples: list[dict], size: int, seed: int) -> list[list[dict]]:
     """Return batches of examples of similar length, to save padding, in random order.
 
-    Only batches of the same 50 change places, so that demonstrations without mistakes stay first.
+    Batches change places only within groups of 50 consecutive batches, so that demonstrations
+    without mistakes stay first.
     """
     rng, all_batches = random.Random(seed), []
     for start in range(0, len(examples), 50 * size):
@@ -204,7 +205,7 @@ def _build_trainer(spec: PretrainSpec, model, tokenizer, examples: list[dict], f
     pad_batch = DataCollatorForSeq2Seq(AutoTokenizer.from_pretrained(folder, padding_side="right"))
 
     def collate(examples: list[list[dict]]) -> dict:
-        """Pad a batch, and compute logits only from its first label on.
+        """Pad a batch, and make the model compute logits only from the batch's first label on.
 
         The logits of the prompts, about half of all logits, are not needed.
         """

@@ -38,8 +38,9 @@ class ReportingCallback(TrainerCallback):
 
     Args:
         callbacks: the reporting callbacks.
-        recorder: records the run's steps; its clock is paused during the calls. Add it to the
-            trainer after this callback, so that its first step begins after `on_train_begin` here.
+        recorder: records the run's steps, and is paused during the calls. Add the recorder to the
+            trainer after this callback, so that the first step begins after the calls of
+            `on_train_begin`.
     """
 
     def __init__(self, callbacks: list[TrainerCallback], recorder: StepRecorder):
@@ -55,7 +56,7 @@ class ReportingCallback(TrainerCallback):
         self._recorder.pause(lambda: self._forward_event("on_train_end", *args, **kwargs))
 
     def _forward_event(self, event: str, *args, **kwargs) -> None:
-        """Call the method of this name of each reporting callback."""
+        """Call each reporting callback's method for this event."""
         with preserve_random_states():
             for callback in [*self._callbacks]:
                 try:
@@ -151,7 +152,7 @@ def _without_seed(spec: dict) -> dict:
 
 
 def build_report_callbacks(
-    folder: Path, spec: Spec, problems: ProblemSource, recorder: StepRecorder, main: bool
+    folder: Path, spec: Spec, problems: ProblemSource, recorder: StepRecorder, is_main: bool
 ) -> list[TrainerCallback]:
     """Build the callback for the reporting services that environment variables name.
 
@@ -160,16 +161,16 @@ def build_report_callbacks(
         spec: the run's spec.
         problems: the source of the training problems.
         recorder: see `ReportingCallback`.
-        main: whether this is the main process of the job, the only one that reports.
+        is_main: whether this is the main process of the job, the only one that reports.
 
     Returns:
         The callback in a list; an empty list if no service is chosen.
     """
     callbacks: list[TrainerCallback] = []
     with preserve_random_states():
-        if os.environ.get(LIVE_VARIABLE) == str(folder.parent) and main:
+        if os.environ.get(LIVE_VARIABLE) == str(folder.parent) and is_main:
             callbacks.append(LiveMeans(folder.parent, spec, problems.label))
-        match os.environ.get(REPORT_VARIABLE) if main else None:
+        match os.environ.get(REPORT_VARIABLE) if is_main else None:
             case "tensorboard":
                 callbacks.append(
                     TensorBoardEvents(LOGS / "tensorboard" / folder, describe_sources([problems]))

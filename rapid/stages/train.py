@@ -42,6 +42,9 @@ from rapid.processes.fork_server import get_attempt
 from rapid.processes.lifetimes import is_main_process
 
 PRECISION = "precision"  # file in the folder of checkpoints, with the precision that `auto` chose
+# Threads that grade, for each grader: a thread also waits while another thread grades the same
+# completion.
+THREADS_PER_GRADER = 4
 SHORT_COMPLETION = 128  # tokens; up to this limit "eager" attention is used on CPUs in bfloat16
 
 
@@ -65,14 +68,14 @@ def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
         SystemExit: the process received SIGTERM or SIGINT, and has saved a checkpoint.
     """
     started = time.perf_counter()
-    task = BENCHMARKS[spec.run.benchmark]
-    # A run that trained nothing has no model, only a summary.json that says why.
+    benchmark = BENCHMARKS[spec.run.benchmark]
+    # A run that trained nothing has no model/, only a summary.json that says why.
     inputs = verify_inputs(model if model.is_dir() else model.with_name("summary.json"), data)
     if is_main_process():
         clear_outputs(folder, "model", TOKEN_WEIGHTS, "steps.jsonl", "summary.json")
     identity = {**spec.run.model_dump(), "commit": get_commit(), "hardware": describe_hardware()}
     if (
-        reason := task.explain_unavailable()
+        reason := benchmark.explain_unavailable()
         or explain_untrained(model)
         or _explain_missing_demonstrations(spec, data)
     ):
@@ -96,8 +99,8 @@ def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
         else _build_rl_trainer
     )
     checkpoints = prepare_checkpoint_dir(folder / CHECKPOINTS, spec, inputs, is_main_process())
-    trainer, count_completions = build_trainer(spec, task, model, data, checkpoints)
-    problems = find_source_of_file(task.name, data)
+    trainer, count_completions = build_trainer(spec, benchmark, model, data, checkpoints)
+    problems = find_source_of_file(benchmark.name, data)
     trainer.args.run_name = f"{folder}, {problems.label}"  # shown by W&B and trackio
     for callback in (
         *build_report_callbacks(folder, spec, problems, recorder, is_main_process()),
@@ -117,7 +120,7 @@ def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
 
     trainer.save_model(str(folder / "model"))
     more_outputs = [snapshots_dir] if spec.snapshots else []
-    if is_main_process() and (weights := select_token_weights(spec, trainer, task, data)):
+    if is_main_process() and (weights := select_token_weights(spec, trainer, benchmark, data)):
         write_json(folder / TOKEN_WEIGHTS, weights)
         more_outputs.append(folder / TOKEN_WEIGHTS)
     phases = dict(clock.seconds) if clock else {"backpropagation": total}
@@ -176,7 +179,7 @@ def _write_results(
     return summary
 
 
-def select_token_weights(spec: TrainSpec, trainer, task, data: Path) -> TokenWeights | None:
+def select_token_weights(spec: TrainSpec, trainer, benchmark, data: Path) -> TokenWeights | None:
     """Return the token weights of the completion with the highest reward in the last micro-batch.
 
     Returns None if the micro-batch has no completion or no importance weights.
@@ -192,9 +195,9 @@ def select_token_weights(spec: TrainSpec, trainer, task, data: Path) -> TokenWei
         return None  # a dummy micro-batch, which a process runs while others have real ones
     row = int(micro_batch["rewards"].masked_fill(~has_tokens, -math.inf).argmax())
     prompt = tokenizer.decode(micro_batch["prompt_ids"][row], skip_special_tokens=True)
-    problems = read_jsonl(data, task.record)
+    problems = read_jsonl(data, benchmark.record)
     problem_id = next(
-        (p.id for p in problems if render_prompt(task.name, p, spec.chat).strip() in prompt),
+        (p.id for p in problems if render_prompt(benchmark.name, p, spec.chat).strip() in prompt),
         "unknown",
     )
     is_token = micro_batch["completion_mask"][row].bool()
@@ -271,7 +274,7 @@ def _build_sampler_settings(spec: TrainSpec, tokenizer, problems: list[Problem])
     }
 
 
-def _build_sft_trainer(spec: TrainSpec, task, model: Path, data: Path, checkpoints: Path):
+def _build_sft_trainer(spec: TrainSpec, benchmark, model: Path, data: Path, checkpoints: Path):
     """Return a trainer for SFT, and `dict`, which returns no counts for the summary."""
     from rapid.training.sft import build_sft_trainer
 
@@ -281,7 +284,7 @@ def _build_sft_trainer(spec: TrainSpec, task, model: Path, data: Path, checkpoin
     return trainer, dict
 
 
-def _build_rl_trainer(spec: TrainSpec, task, model: Path, data: Path, checkpoints: Path):
+def _build_rl_trainer(spec: TrainSpec, benchmark, model: Path, data: Path, checkpoints: Path):
     """Return a RapidTrainer, and a function that returns counts of completions for the summary."""
     import torch
     from datasets import Dataset
@@ -291,13 +294,14 @@ def _build_rl_trainer(spec: TrainSpec, task, model: Path, data: Path, checkpoint
     from rapid.training.trainer import RapidTrainer
 
     training, objective = spec.training, spec.objective
-    selected_problems = islice(read_jsonl(data, task.record), spec.problems)
+    selected_problems = islice(read_jsonl(data, benchmark.record), spec.problems)
     problems = {problem.id: problem for problem in selected_problems}
     rows = [{"prompt": _build_prompt(spec, problem), "id": id} for id, problem in problems.items()]
     tokenizer = AutoTokenizer.from_pretrained(model, padding_side="left", trust_remote_code=False)
-    # The grader is not closed; it ends with the process.
-    grader = task.build_grader(spec.timeout, permissions=spec.grading).__enter__()
-    task.warm_up(grader, list(problems.values()))
+    graders = spec.compute.threads  # one for each core
+    # The graders are not closed; they end with the process.
+    grader = benchmark.build_grader(spec.timeout, graders, spec.grading).__enter__()
+    benchmark.warm_up(grader, list(problems.values()))
 
     def accuracy(completions: list, id: list[str], **_) -> list[float | None]:
         """Return the reward of each completion, graded for the problem with its id."""
@@ -307,11 +311,11 @@ def _build_rl_trainer(spec: TrainSpec, task, model: Path, data: Path, checkpoint
             for problem_id, text in zip(id, texts, strict=True)
         ]
 
-    parsed_name = parse(spec.run.algorithm)
-    algorithm = parsed_name.algorithm
+    variant = parse(spec.run.algorithm)
+    algorithm = variant.algorithm
     config = RapidConfig(
         **build_trainer_arguments(spec, checkpoints),
-        **parsed_name.changes.subset(["skip_zero_groups", "max_grad_norm"]),
+        **variant.changes.subset(["skip_zero_groups", "max_grad_norm"]),
         parameters=dict(objective or {}),
         objective=algorithm.name,
         # As in DAPO's paper, a group has a signal if its accuracies differ, whatever its length
@@ -327,7 +331,7 @@ def _build_rl_trainer(spec: TrainSpec, task, model: Path, data: Path, checkpoint
         trust_sampler=training.trust_sampler,
         temperature=training.temperature,
         # Grade while sampling, if there is another core for it.
-        grading_workers=1 if spec.compute.threads > 1 else 0,
+        grading_workers=THREADS_PER_GRADER * graders if graders > 1 else 0,
         learning_rate=training.learning_rate,
         num_train_epochs=training.epochs,
         **_build_sampler_settings(spec, tokenizer, list(problems.values())),

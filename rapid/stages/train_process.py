@@ -10,25 +10,25 @@ from rapid.processes.lifetimes import end_with_parent
 from rapid.resources.leases import bind_to_cores, list_usable_cores
 
 
-def run_process(spec: str, model: str, data: str, folder: str) -> None:
+def run_process(spec_json: str, model: str, data: str, folder: str) -> None:
     """Train, with this process bound to its part of the job's cores.
 
     Args:
-        spec: a `TrainSpec` as JSON.
+        spec_json: a `TrainSpec` as JSON.
         model, data, folder: see `rapid.stages.train.train`.
     """
     end_with_parent()
-    job = TrainSpec.model_validate_json(spec).with_code()
+    spec = TrainSpec.model_validate_json(spec_json).with_code()
     # LOCAL_RANK numbers this server's processes from 0. Each has `threads` of the job's cores.
-    rank, threads = int(os.environ["LOCAL_RANK"]), job.compute.threads
+    rank, threads = int(os.environ["LOCAL_RANK"]), spec.compute.threads
     bind_to_cores(list_usable_cores()[rank * threads : (rank + 1) * threads], threads)
 
     def run_training() -> None:
         from rapid.stages.train import train
 
-        if job.compute.device == "cpu":
+        if spec.compute.device == "cpu":
             disable_shared_memory_extension()
-        train(job, Path(model), Path(data), Path(folder))
+        train(spec, Path(model), Path(data), Path(folder))
 
     if status := run_command("train", run_training, Path(folder)):
         raise SystemExit(status)

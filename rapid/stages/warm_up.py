@@ -15,10 +15,10 @@ from rapid.benchmarks import BENCHMARKS
 
 def warm_up() -> None:
     """Import the stages, and make calls that are slow the first time in a process."""
-    # Jobs run the code that is imported here, and write the digests that this call caches into
-    # their manifests. The call comes before the imports, so that a job counts as stale if a file is
-    # edited in between. After the imports, jobs that run the old code could get the digest of the
-    # edited file.
+    # Jobs run the code that is imported below, and their manifests get the digests that this call
+    # caches. The call comes before the imports, so that a job counts as stale if a file is edited
+    # in between. If the call came after the imports, jobs that run the old code could get the
+    # digest of the edited file.
     plug_ins = {
         type(plug_in).__module__ for plug_in in [*ALGORITHMS.values(), *BENCHMARKS.values()]
     }
@@ -43,8 +43,8 @@ def lend_graders(arguments: list[str]) -> Callable[[bool], None] | None:
         arguments: arguments of the `rapid` command that the job runs.
 
     Returns:
-        A function that takes the processes back; to be called when the job has ended, with whether
-        it succeeded. None if no process is lent.
+        A function that takes the processes back. It is called when the job has ended, with whether
+        the job succeeded. None if no process is lent.
     """
     try:
         run = json.loads(arguments[arguments.index("--spec") + 1])["run"]

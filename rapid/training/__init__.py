@@ -7,6 +7,8 @@
 Terms in code and comments:
 
 group            N_group completions of one prompt; contiguous rows of a batch
+graded group     a group in which every completion has a reward
+signal           a group has signal if the rewards of its completions differ
 inference batch  N_inference completions, sampled at once: the data of H optimizer steps
 mini-batch       N_step completions in whole groups: the data of one optimizer step
 H                optimizer steps per inference batch, N_inference / N_step
@@ -16,7 +18,8 @@ pi, log pi       the policy, and the log-probabilities of the sampled tokens und
 mu, log mu       the behaviour policy, which sampled the completions, and the log-probabilities
                  under it; pi is mu until the first optimizer step on the inference batch
 reference        the policy before training, to which the KL term with coefficient beta refers
-w, eta           a completion's importance weight pi / mu, and the value to which it is clipped
+w, eta           a completion's importance weight pi / mu, and the bound to which it is clipped
 engine           the vLLM instance that samples if `use_vllm` is set
-objective        the algorithm whose loss is trained, by its name in `rapid.algorithms`, or "trl"
+objective        the algorithm whose loss is minimized, by its name in `rapid.algorithms`, or "trl"
+                 for GRPOTrainer's own loss
 """

@@ -25,26 +25,28 @@ class WeightedMeans:
     def __init__(self, reduce: Callable[[Tensor], Tensor]):
         self._reduce = reduce
         self._names: list[str] = []
-        self._sums: list[Tensor] = []  # a row per micro-batch: weighted metrics, and the weight
+        # For each micro-batch, its metrics times its weight, and the weight.
+        self._weighted: list[Tensor] = []
 
     def add(self, metrics: dict[str, Tensor], weight: Tensor) -> None:
-        """Add the metrics of a micro-batch, 0-d each; their names are the same in a whole step."""
+        """Add the metrics of a micro-batch, 0-d each. All calls of a step have the same names."""
         self._names = list(metrics)
         weighted = [value * weight for value in metrics.values()]
-        self._sums.append(torch.stack([*weighted, weight]).float())
+        self._weighted.append(torch.stack([*weighted, weight]).float())
 
     def discard(self) -> None:
         """Drop the metrics that were added since the last call of `pop_means`."""
-        self._sums = []
+        self._weighted = []
 
     def pop_means(self) -> tuple[dict[str, float], float]:
-        """Return the means since the last call, and the sum of weights, averaged over processes.
+        """Return the means over the micro-batches since the last call, and the sum of the weights.
 
-        The result is ({}, 0) if no micro-batch was added, or if all weights are 0.
+        The means are over the micro-batches of all processes. The sum of the weights is averaged
+        over processes. The result is ({}, 0) if no micro-batch was added, or if all weights are 0.
         """
-        if not self._sums:
+        if not self._weighted:
             return {}, 0.0
-        sums, self._sums = sum(self._sums, self._sums[0].new_zeros(())), []
+        sums, self._weighted = sum(self._weighted, self._weighted[0].new_zeros(())), []
         *values, weight = self._reduce(sums).tolist()
         if not weight:
             return {}, 0.0
@@ -79,7 +81,7 @@ def compute_mini_batch_metrics(
     none: `accuracy`, and `signal`, the share of groups with different values in `signal_column`.
 
     Args:
-        signal_column: "rewards" or "accuracy".
+        signal_column: name of the column, "rewards" or "accuracy".
     """
     graded = mini_batch["graded"]
     metrics = {

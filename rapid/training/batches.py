@@ -4,8 +4,9 @@ group            completions of one prompt, in contiguous rows
 inference batch  completions that are sampled at once, the data of H optimizer steps
 mini-batch       N_step completions in whole groups, the data of one optimizer step
 
-Shapes: N completions, K groups, T tokens. Prompts are padded on the left, completions on the right.
-`rapid.training.micro_batches` splits a mini-batch into forward and backward passes.
+A group has signal if the rewards of its completions differ. The tensors of a batch are its columns,
+by name. Prompts are padded on the left, completions on the right. Shapes: N completions, K groups,
+T tokens. `rapid.training.micro_batches` splits a mini-batch into forward and backward passes.
 """
 
 from collections.abc import Iterator, Sequence
@@ -110,7 +111,7 @@ def select_groups(batch: Batch, groups: Sequence[int], group_size: int, trim: bo
     """Return the rows of the groups with these indices.
 
     Args:
-        trim: remove the columns that are padding in all of these rows.
+        trim: remove the token positions that are padding in all of these rows.
     """
     index = torch.tensor(groups, device=batch["completion_ids"].device)
     selected = select_rows(batch, get_group_rows(index, group_size))
@@ -118,11 +119,11 @@ def select_groups(batch: Batch, groups: Sequence[int], group_size: int, trim: bo
 
 
 def trim_padding(batch: Batch) -> Batch:
-    """Return a batch without the columns that are padding in all of its rows.
+    """Return a batch without the token positions that are padding in all of its rows.
 
-    At least two columns of completions remain. If a prompt is computed once for its group, the
-    model is called once for completions of one column, and twice for wider ones. But with DDP all
-    processes have to make equally many calls.
+    Completions stay at least two tokens wide, because with DDP all processes have to call the model
+    equally often: if a prompt is computed once for its group, completions of one token need one
+    call, and wider ones need two.
     """
     prompt = int(batch["prompt_mask"].sum(1).max())
     completion = max(2, int(batch["completion_mask"].sum(1).max()))
@@ -141,13 +142,14 @@ def replace_groups(
 ) -> Batch:
     """Replace groups of `batch` by the groups of `new_batch` that have signal.
 
-    If `new_batch` has fewer groups with signal, only the first of `groups` are replaced. The
-    narrower of the two batches is padded to the width of the other.
+    If there are fewer of these than `groups`, only the first of `groups` are replaced. The narrower
+    of the two batches is padded to the width of the other.
 
     Args:
         groups: indices of the groups of `batch` to be replaced.
         new_batch: groups of other prompts.
-        signal_column: "rewards" or "accuracy", whose values differ in a group with signal.
+        signal_column: the column whose values differ in a group with signal: "rewards" or
+            "accuracy".
     """
     has_signal = active_groups("unequal", new_batch[signal_column], group_size)
     replacements = has_signal.nonzero().flatten()[: len(groups)]

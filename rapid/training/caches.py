@@ -9,8 +9,8 @@ from transformers import DynamicCache
 from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
-# The name of a model's cache, as argument and as output. It is "cache" since transformers 5.24,
-# which deprecates "past_key_values".
+# The name of the cache among a model's arguments and outputs. It is "cache" since transformers
+# 5.24, which deprecates "past_key_values".
 (CACHE,) = {"cache", "past_key_values"} & {field.name for field in fields(CausalLMOutputWithPast)}
 
 # Layers of a cache that hold only keys and values. Their rows, one per prompt, can be repeated for
@@ -22,7 +22,7 @@ KEY_VALUE_LAYERS = (DynamicLayer, DynamicSlidingWindowLayer)
 def prefill_prompts(
     model, ids: Tensor, mask: Tensor, cache: DynamicCache | None = None
 ) -> tuple[Any, DynamicCache]:
-    """Run K prompts of P tokens; return the output for their last tokens, and the cache of all.
+    """Run K prompts of P tokens; return the output for the last tokens, and a cache of all tokens.
 
     Args:
         mask: (K, P), 0 at padding on the left.
@@ -57,7 +57,7 @@ def can_share_prompts(model) -> bool:
     if any(getattr(module, "gradient_checkpointing", False) for module in model.modules()):
         return False
     has_invocation_tokens = _get_adapter_setting(model, "alora_invocation_tokens")
-    if has_invocation_tokens or has_own_cache(model) or depends_on_padding(model):
+    if has_invocation_tokens or has_second_cache(model) or depends_on_padding(model):
         return False
     if getattr(get_text_config(model), "output_router_logits", False):
         return False
@@ -65,7 +65,7 @@ def can_share_prompts(model) -> bool:
     return all(type(layer) in KEY_VALUE_LAYERS for layer in layers)
 
 
-def has_own_cache(model) -> bool:
+def has_second_cache(model) -> bool:
     """Return whether PEFT adds a second model, which has its own cache (Shadow)."""
     return _get_adapter_setting(model, "peft_type") == "SHADOW"
 
@@ -87,7 +87,7 @@ def has_virtual_tokens(model) -> bool:
 
 
 def _get_adapter_setting(model, name: str) -> Any:
-    """Return a setting of the active PEFT adapter; None where there is none."""
+    """Return a setting of the active PEFT adapter; None without an adapter or such a setting."""
     adapter = getattr(unwrap_model(model), "active_peft_config", None)
     return getattr(adapter, name, None)
 

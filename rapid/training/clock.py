@@ -11,7 +11,7 @@ from transformers import TrainerCallback
 from rapid.training.usage import read_waited_seconds
 
 
-def read_seconds() -> float:
+def read_synchronized_seconds() -> float:
     """Wait until all kernels on the GPU have ended; return the seconds of a monotonic clock."""
     if torch.cuda.is_available():
         torch.cuda.synchronize()  # so that a kernel's time counts to the phase that launched it
@@ -25,16 +25,17 @@ class PhaseClock:
 
     Attributes:
         seconds: wall-clock seconds by phase.
-        waited: seconds by phase in which other processes used the core: see
-            `rapid.training.usage.read_waited_seconds`.
+        waited: seconds by phase in which the main thread was ready to run, but waited for its core,
+            because other processes used it.
 
     Args:
-        read_seconds, read_waited: return the present values of the two clocks.
+        read_seconds: returns the present wall-clock time.
+        read_waited: returns the seconds that the main thread has waited for its core so far.
     """
 
     def __init__(
         self,
-        read_seconds: Callable[[], float] = read_seconds,
+        read_seconds: Callable[[], float] = read_synchronized_seconds,
         read_waited: Callable[[], float] = read_waited_seconds,
     ):
         self.seconds: dict[str, float] = defaultdict(float)

@@ -32,12 +32,13 @@ def define_field(default: Any, help: str) -> Any:
 
 
 def define_parameter(section: type[Parameters], name: str, *default: Any, note: str = "") -> Any:
-    """Return a field of RapidConfig that is also a parameter of params.yaml, with its description.
+    """Return a field of RapidConfig for a parameter of params.yaml, with the same description.
 
     Args:
         section: the class that declares the parameter.
-        default: the field's default, if it is not that of the parameter.
-        note: text to add to the description.
+        name: the parameter's name.
+        default: the field's default, if it differs from the parameter's.
+        note: text to add to the parameter's description.
     """
     declaration = section.model_fields[name]
     (value,) = default or (declaration.default,)
@@ -51,10 +52,10 @@ class RapidConfig(GRPOConfig):
     An inference batch is H * n_step completions that are sampled at once. It is used for H
     optimizer steps, each on a mini-batch of n_step completions, which is run in micro-batches (one
     forward and backward pass each). With `reuse` these H steps are repeated. pi is the policy, and
-    mu the behaviour policy that sampled. `num_generations` is N_group, the completions of a prompt
-    (a group), and must divide n_step. Processes sample equal parts of an inference batch, and
-    divide the groups of each step. If there are fewer groups than processes, they divide the
-    completions.
+    mu the behaviour policy, which sampled the completions. `num_generations` is N_group, the number
+    of completions of a prompt (together a group), and must divide n_step. Processes sample equal
+    parts of an inference batch, and divide the groups of each step among themselves. If there are
+    fewer groups than processes, they divide the completions of the groups instead.
 
     If a field's default is None but its type does not include None, the field gets a value when the
     configuration is created.
@@ -67,21 +68,23 @@ class RapidConfig(GRPOConfig):
 
     If only other batch sizes of TRL are set (none of steps_per_generation, num_iterations and
     generation_batch_size), H is 1, because GRPOTrainer then samples for each step. Unlike in
-    GRPOTrainer, num_iterations makes the inference batch larger. What num_iterations does there,
-    `reuse` does here. Afterwards TRL's fields have the values that follow from n_step and H.
+    GRPOTrainer, num_iterations makes the inference batch larger. To use each completion several
+    times, as num_iterations does in GRPOTrainer, set `reuse`. When n_step and H are known, TRL's
+    batch sizes are set to the values that follow from them.
 
     skip_zero_groups, pack, reuse_logp and share_prefill save time and do not change the gradient.
     They can be switched off to measure how much time each saves.
 
     Raises:
-        ValueError: settings contradict each other. The message says what to change.
+        ValueError: a value is not allowed, or settings contradict each other. The message says what
+            to change.
     """
 
     objective: str = define_field(
         None,
         "Name of an RL algorithm in `rapid.algorithms`, or "
-        '"trl" for GRPOTrainer\'s own loss with all its settings. None is rapid. But if a '
-        "setting of GRPOTrainer's loss is passed, even with TRL's default value, None is trl, "
+        '"trl" for GRPOTrainer\'s own loss with all its settings. None means rapid. But if a '
+        "setting of GRPOTrainer's loss is passed, even with TRL's default value, None means trl, "
         "and a warning is logged.",
     )
     parameters: dict = field(
@@ -172,13 +175,14 @@ class RapidConfig(GRPOConfig):
         True,
         "Do not compute log mu in an extra forward pass if it is known already. In the first step "
         "on an inference batch it is log pi from the policy's own forward pass. In later steps it "
-        "is the sampler's, if sampler and policy compute in float32 and prompts can be shared.",
+        "is the sampler's, if prompts can be shared, and if sampler and policy compute in float32 "
+        "or trust_sampler allows it.",
     )
     trust_sampler: bool | None = define_parameter(TrainingParameters, "trust_sampler")
     precision: str | None = define_field(
         None,
-        'Sets bf16: "float32", "bfloat16" or "auto". '
-        f"{TrainingParameters.model_fields['precision'].description} None keeps bf16 as it is.",
+        f'{TrainingParameters.model_fields["precision"].description} "float32", "bfloat16" and '
+        '"auto" set bf16, and None keeps bf16 as it is.',
     )
     use_rollout_logps: bool = define_field(
         False,
@@ -189,10 +193,10 @@ class RapidConfig(GRPOConfig):
     )
     max_sampler_mismatch: float | None = define_field(
         None,
-        "Largest mean difference, in nats per token, between log pi in sampling and in "
-        "the policy's forward pass. If it is exceeded, training stops after its first "
-        "inference batch. None is the difference that rounding may cause, with a margin: 0.01 in "
-        "float32, else 0.2, divided by the temperature if that is below 1.",
+        "Largest mean difference, in nats per token, between log pi as the sampler and as the "
+        "policy's forward pass compute it. If it is exceeded, training stops with an error after "
+        "its first inference batch. None is the difference that rounding may cause, with a margin: "
+        "0.01 in float32, else 0.2, divided by the temperature if that is below 1.",
     )
     share_prefill: bool = define_field(
         True,
@@ -208,18 +212,21 @@ class RapidConfig(GRPOConfig):
     )
     router_aux_loss_coef: float | None = define_field(
         None,
-        "Weight of the loss that balances experts. None is the model's own with trl, else 0.",
+        "Weight of the loss that balances experts. None is the weight of the model's own "
+        "configuration with trl, else 0.",
     )
     beta: float = define_field(0.0, "KL coefficient, for objectives with a KL term.")
     disable_dropout: bool = define_field(
         None,
         "Disable dropout, also LoRA's. With dropout, log pi and log mu come from "
-        "different networks, so that importance weights are noise. None is True, except with "
+        "different networks, so that importance weights are noisy. None is True, except with "
         "trl and H = 1.",
     )
     vllm_importance_sampling_correction: bool = define_field(
         None,
-        "None is True with trl, else False, because importance weights would be applied twice.",
+        "Whether TRL corrects the loss for the difference between vLLM's and the policy's "
+        "log-probs. None is True with trl, else False, because importance weights would be applied "
+        "twice.",
     )
     per_device_train_batch_size: int = define_field(
         None,
@@ -230,9 +237,9 @@ class RapidConfig(GRPOConfig):
     def __new__(cls, *_: Any, **named: Any) -> "RapidConfig":
         """Record in `explicit` the names of the fields that the caller passes.
 
-        `dataclasses.replace` and parsers of command lines pass all fields. So if all fields of
-        TRL's loss are passed, `explicit` is empty. `origins` says for other fields where their
-        values come from.
+        `dataclasses.replace` and parsers of command lines pass all fields, whether or not the user
+        has set them. So if all fields of TRL's loss are passed, `explicit` is empty. `origins` is
+        filled later: for some fields that were not passed, it says where their values come from.
         """
         config = super().__new__(cls)
         vars(config)["explicit"] = set() if {*TRL_LOSS_FIELDS} <= {*named} else {*named}
@@ -259,7 +266,7 @@ class RapidConfig(GRPOConfig):
 
     @classmethod
     def of(cls, config: GRPOConfig | None) -> "RapidConfig":
-        """Return `config`, converted to a RapidConfig if it is a GRPOConfig; None has all defaults.
+        """Return `config` as a RapidConfig, converted if it is a GRPOConfig; None means defaults.
 
         Settings of a GRPOConfig that differ from TRL's defaults are kept. All other fields have the
         defaults of this class.
@@ -310,7 +317,7 @@ class RapidConfig(GRPOConfig):
         return parameters_class(**self.algorithm.defaults | values | self.parameters)
 
     def _set_precision(self) -> None:
-        """Set `bf16` by `precision`; if that is "auto", replace it by the faster precision."""
+        """Replace a `precision` of "auto" by the faster precision, then set `bf16` accordingly."""
         if self.precision == AUTO:
             rates = measure_shared_rates(self.device)
             self.precision = rates.preferred
@@ -320,11 +327,11 @@ class RapidConfig(GRPOConfig):
     def _move_parameters_to_fields(self) -> None:
         """Move each entry of `parameters` for which this class has a field into that field."""
         field_names = {setting.name for setting in fields(self)}
-        without_field: dict[str, Any] = {}
+        remaining_parameters: dict[str, Any] = {}
         for name, value in self.parameters.items():
             field_name = self.algorithm.config_field_names.get(name, name)
-            (vars(self) if field_name in field_names else without_field)[field_name] = value
-        self.parameters = without_field
+            (vars(self) if field_name in field_names else remaining_parameters)[field_name] = value
+        self.parameters = remaining_parameters
 
 
 def _build_args_section() -> str:

@@ -1,7 +1,7 @@
 """Checks a RapidConfig for values out of bounds, contradictions, and settings without effect.
 
 A message says which setting is wrong and what to change. The objective is the name of the algorithm
-whose loss is trained. RapidConfig explains n_step, H and num_generations.
+whose loss is minimized. RapidConfig explains n_step, H and num_generations.
 """
 
 import json
@@ -36,7 +36,7 @@ NEUTRAL_SAMPLING = {
 HARMLESS_GENERATION_KEYS = {"max_new_tokens", "max_tokens", "stop", "stop_strings"}
 HARMLESS_GENERATION_KEYS |= {"stop_token_ids", "seed", "use_cache", "cache_implementation"}
 BF16 = "bfloat16"  # value of `precision`
-SignalColumn = Literal["rewards", "accuracy"]  # columns of a batch for dynamic_sampling_by
+SignalColumn = Literal["rewards", "accuracy"]  # values of dynamic_sampling_by: columns of a batch
 Bound = tuple[Literal[">=", ">"], float]
 
 
@@ -94,12 +94,13 @@ def find_contradictions(config, processes: int) -> Iterator[str]:
             "forward and backward pass) or set it to 'auto'"
         )
     yield from _find_precision_errors(config)
-    group = config.num_generations or 1
+    group_size = config.num_generations or 1
     for name in ("n_step", "sampling_batch_size") if config.use_vllm else ("n_step",):
-        if (value := getattr(config, name)) is not None and (value < group or value % group):
+        value = getattr(config, name)
+        if value is not None and (value < group_size or value % group_size):
             yield (
-                f"{name}={value} is not a multiple of num_generations={group}, but "
-                f"baselines and vLLM need whole groups: set it to a multiple of {group}"
+                f"{name}={value} is not a multiple of num_generations={group_size}, but "
+                f"baselines and vLLM need whole groups: set it to a multiple of {group_size}"
                 + (", directly or by TRL's batch sizes" if name == "n_step" else "")
             )
     if config.steps_per_batch > 1:
@@ -111,9 +112,10 @@ def find_contradictions(config, processes: int) -> Iterator[str]:
     ):
         yield (
             "mask_truncated_completions=True: masked completions have no importance "
-            f"weight, but objective='{config.objective}' weighs their rewards by it; set "
-            f"{_describe_single_step(config)}, or leave it unset"
+            f"weight, but the baseline of objective='{config.objective}' multiplies every reward "
+            f"by a weight; set {_describe_single_step(config)}, or leave it unset"
         )
+    # A loss function with the argument `limit` divides by max_completion_length.
     loss = getattr(config.algorithm, "loss_function", None)
     if loss and config.max_completion_length is None and "limit" in signature(loss).parameters:
         yield f"max_completion_length=None: {config.objective} divides by it; set a number"
@@ -140,17 +142,17 @@ def _find_precision_errors(config) -> Iterator[str]:
 
 
 def _find_parameter_errors(config) -> Iterator[str]:
-    """Yield a message for each wrong parameter of the objective."""
+    """Yield a message for each wrong parameter of the objective, or for too small eval groups."""
     try:
         settings = config.settings
         if config.num_generations_eval == 1 and not config.uses_trl_loss:
             # This raises ValueError if advantages need groups of two or more completions.
             config.algorithm.advantages(settings, torch.zeros(1), 1)
-    except ValidationError as errors:
-        for error in errors.errors():
-            # An error about several parameters has no key, and its message a prefix before ", ".
-            key, message = ".".join(map(str, error["loc"])), error["msg"]
-            yield f"{key}={error['input']!r}: {message}" if key else message.partition(", ")[2]
+    except ValidationError as error:
+        for details in error.errors():
+            # An error about several parameters has no key. Its message has a prefix up to ", ".
+            key, message = ".".join(map(str, details["loc"])), details["msg"]
+            yield f"{key}={details['input']!r}: {message}" if key else message.partition(", ")[2]
     except ValueError as error:
         yield f"num_generations_eval=1: {error}"
 
@@ -167,7 +169,7 @@ def _find_values_out_of_bounds(config) -> Iterator[str]:
 
 
 def _find_distribution_changes(config) -> Iterator[str]:
-    """Yield a message for each setting with which completions are not samples of the policy.
+    """Yield a message for each setting that rules out several optimizer steps on a batch.
 
     With several optimizer steps on an inference batch, the importance weights pi / mu assume that
     the behaviour policy mu, which sampled the completions, is an earlier state of the policy pi.
@@ -229,16 +231,16 @@ def _find_settings_of_other_objectives(config) -> Iterator[str]:
         name, value = field.name, getattr(config, field.name)
         if name in allowed or value == field.default:
             continue
-        users = [
+        other_objectives = [
             objective
             for objective, algorithm in get_objectives().items()
             if name in algorithm.parameters_by_config_field
         ]
-        users += [TRL.name] * bool(users and name in TRL_LOSS_FIELDS)
-        if users:
+        other_objectives += [TRL.name] * bool(other_objectives and name in TRL_LOSS_FIELDS)
+        if other_objectives:
             yield (
                 f"{name}={value!r}: objective='{config.objective}' has no such parameter; set "
-                f"{name}={field.default!r}, or objective to one of {', '.join(users)}"
+                f"{name}={field.default!r}, or objective to one of {', '.join(other_objectives)}"
             )
     for name, value in explicit_trl_settings(config).items():
         default = config.__dataclass_fields__[name].default

@@ -1,7 +1,7 @@
 """Removes dropout from models, so that log pi and log mu come from the same network.
 
-log pi are the log-probabilities of sampled tokens under the policy in training, log mu those under
-the policy that sampled them.
+log pi is the log-probabilities of sampled tokens under the policy in training, and log mu is those
+under the policy that sampled them.
 """
 
 from collections.abc import Iterator
@@ -16,9 +16,9 @@ RANDOM_FIELD_WORDS = ("drop", "jitter", "noise")
 def remove_dropout(model) -> None:
     """Make a model and its adapters compute the same in training mode as in evaluation mode.
 
-    Dropout layers have the probability `p`. Other modules have it in an attribute, either as a
-    number or as a dict with a number per adapter, or read it from their configuration in each
-    forward pass (Falcon). The configuration that is saved with the model does not change.
+    Dropout layers have the probability in `p`. Other modules have it in an attribute of another
+    name, as a number or as a dict with a number per adapter, or read it from their configuration in
+    each forward pass (Falcon). The configuration that is saved with the model does not change.
     """
     for module, name in list(_find_dropout(model)):
         value = getattr(module, name)

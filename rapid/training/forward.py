@@ -25,8 +25,9 @@ from rapid.training.caches import (
 from rapid.training.head import patch_head
 
 IGNORED_LABEL = -100  # the label of tokens that are not scored
-# On a CPU, all logits of a micro-batch are held in memory up to this number. If there are more, the
-# fused head computes them in parts, in the forward and again in the backward pass.
+# On a CPU, the logits of a micro-batch are all held in memory if there are at most this many. If
+# there are more, the fused head computes them in parts, in the forward pass and again in the
+# backward pass.
 MAX_WHOLE_LOGITS = 2**25
 
 
@@ -76,12 +77,12 @@ def _score_plainly(model, batch: Batch) -> tuple[Tensor, Tensor | None]:
 
 
 def _score_by_prompt_length(model, batch: Batch) -> tuple[Tensor, Tensor | None]:
-    """Return log pi and entropies from a forward pass for each length of prompts, without padding.
+    """Return log pi and entropies from one forward pass per prompt length, without padded prompts.
 
-    It is for models for which `depends_on_padding` is True. With a gradient, all prompts of a batch
-    have the same length (`same_prompt_length` of `make_chunks`), as processes have to make equally
-    many forward passes. Without a gradient the number of passes may differ between processes: the
-    model is unwrapped, so that they do not wait for each other in DDP.
+    This is for models for which `depends_on_padding` is True. With a gradient, all prompts of a
+    batch have the same length (`same_prompt_length` of `make_chunks`), as processes have to make
+    equally many forward passes. Without a gradient the number of passes may differ between
+    processes: the model is unwrapped, so that processes do not wait for each other in DDP.
     """
     model = model if torch.is_grad_enabled() else unwrap_model(model)
     lengths, width = batch["prompt_mask"].sum(1), batch["prompt_ids"].size(1)
@@ -101,9 +102,10 @@ def _score_by_prompt_length(model, batch: Batch) -> tuple[Tensor, Tensor | None]
 def _score_with_shared_prompts(
     model, batch: Batch, group_size: int, temperature: float, needs_entropy_gradient: bool
 ) -> tuple[Tensor, Tensor | None]:
-    """Return log pi and entropies from a pass of K prompts, and one of N completions on its cache.
+    """Return log pi and entropies from a pass of K prompts and a pass of N completions.
 
-    The first token of a completion is predicted by the last token of its prompt.
+    The second pass reads the cache of the first. The first token of a completion is predicted by
+    the last token of its prompt, and so comes from the first pass.
     """
     prompts = batch["prompt_ids"][::group_size]  # (K, P)
     prompt_mask = batch["prompt_mask"][::group_size]
@@ -148,7 +150,7 @@ def _score_logits(
 def patch_adaption_prompt_adapter(model) -> None:
     """Let PEFT's AdaptionPrompt adapter (LLaMA-Adapter) use the forward method that TRL patched.
 
-    The adapter keeps a reference to the model's forward from before the patch.
+    The adapter refers to the forward method that the model had before TRL's patch.
     """
     tuner: Any = getattr(model, "base_model", None)
     if type(tuner).__name__ == "AdaptionPromptModel":

@@ -1,7 +1,7 @@
 """Sampling with transformers: a faster loop for `generate`, and log-probabilities of its samples.
 
-`Decoder` replaces the loop of transformers' `generate`, which calls it. It computes each distinct
-prompt once, and removes completions that have ended from the batch.
+`generate` of transformers calls a `Decoder` in place of its own loop. A Decoder computes each
+distinct prompt once, and removes completions that have ended from the batch.
 
 Shapes: N completions, n of them still in the model's batch, P prompt tokens, T completion tokens,
 V words of the vocabulary.
@@ -25,15 +25,16 @@ from rapid.training.caches import (
     CACHE,
     can_share_prompts,
     get_text_config,
-    has_own_cache,
+    has_second_cache,
     has_virtual_tokens,
     is_rotary,
     prefill_prompts,
 )
 
 SPARE_TOKENS = 64  # a new buffer of a cache has room for at least 64 further tokens
-# Values of the settings of `generate` that a Decoder supports. With them, a forward pass draws one
-# token per row, which depends on its own row only, and the cache has keys and values only.
+# Settings of `generate`, with the values that a Decoder supports. With these values, one token per
+# row is drawn from each forward pass, a token depends on its own row only, and the cache has keys
+# and values only.
 DECODER_SETTINGS = {
     "num_beams": 1,
     "use_cache": True,
@@ -45,25 +46,27 @@ DECODER_SETTINGS = {
     "penalty_alpha": 0,
     "dola_layers": None,
 }
-# The names of those settings without which `generate` would need several forward passes per token.
+# The settings that need their values in DECODER_SETTINGS so that `generate` makes one forward pass
+# per token.
 SINGLE_PASS_SETTINGS = [*DECODER_SETTINGS.keys() - {"use_cache", "cache_implementation"}]
-# Ended rows are removed from the model's batch once at most this share of its rows has not ended.
+# Rows that have ended are removed from the model's batch when at most this share of its rows is
+# still running.
 COMPACT_BELOW = 0.75
 
 
 class Decoder:
     """A sampling loop for the argument `custom_generate` of `generate`.
 
-    `can_decode` says for which models and settings. A Decoder draws the same random numbers as
-    `generate`, so that a seed gives the same completions. Completions that have ended are removed
-    from the model's batch. Logits processors and stopping criteria still get all N rows, because
-    they may hold data for each row.
+    `can_decode` says which models and settings it supports. A Decoder draws the same random numbers
+    as `generate`, so that a seed gives the same completions. Completions that have ended are
+    removed from the model's batch. Logits processors and stopping criteria still get all N rows,
+    because they may hold data for each row.
 
     Args:
         share_prefill: compute a prompt once if several rows have it.
         record: keep log pi of the sampled tokens.
-        on_end: called with a row's index and its tokens, including the end token, as soon as the
-            completion has ended, while other completions are still being sampled.
+        on_end: called as soon as a completion has ended, while others are still being sampled. Its
+            arguments are the row's index and the completion's tokens, including the end token.
 
     Attributes:
         logp: log pi of the completions of the last call, (N, T), at the sampling temperature, if
@@ -90,7 +93,7 @@ class Decoder:
         generation_config,
         **model_kwargs,
     ) -> Tensor:
-        """Sample a completion for each prompt, (N, P); return both, padded, as (N, P + T)."""
+        """Sample a completion for each prompt, (N, P); return both as one tensor, (N, P + T)."""
         count, width = input_ids.shape
         limit = generation_config.max_length - width
         mask = model_kwargs.get("attention_mask")
@@ -113,10 +116,10 @@ class Decoder:
         is_running = torch.ones_like(rows, dtype=torch.bool)  # (n,), completions not ended
         temperature = generation_config.temperature or 1
         temperature_only = [TemperatureLogitsWarper] * (temperature != 1)
-        # Whether processors other than the temperature change the distribution.
-        is_changed = [type(processor) for processor in logits_processor] != temperature_only
+        # Whether anything besides the temperature, such as top_p, changes the distribution.
+        has_processors = [type(processor) for processor in logits_processor] != temperature_only
         for column in range(width, width + limit):
-            if is_changed and len(rows) < count:  # such processors may hold data for all N rows
+            if has_processors and len(rows) < count:  # processors may hold data for all N rows
                 all_logits = logits.new_zeros(count, logits.size(1)).index_copy(0, rows, logits)
                 scores = logits_processor(sequences[:, :column], all_logits)[rows]
             else:
@@ -126,11 +129,11 @@ class Decoder:
             drawn = drawn.masked_fill(~is_running, generation_config.pad_token_id)
             sequences[rows, column] = drawn
             if logp is not None:
-                if is_changed:
+                if has_processors:
                     drawn_logp = _score_tokens(logits, drawn, temperature)
                 logp[rows, column - width] = drawn_logp
             ends = is_running & stopping_criteria(sequences[:, : column + 1], None)[rows]
-            # In the last column all completions end, and no others are being sampled.
+            # In the last column all completions end, and there is no other to wait for.
             if self.on_end and column < width + limit - 1:
                 ended = sequences[rows[ends], width : column + 1].tolist()
                 for row, completion in zip(rows[ends].tolist(), ended, strict=True):
@@ -161,7 +164,7 @@ class Decoder:
         return sequences[:, : column + 1]
 
     def _prefill(self, model, ids: Tensor, mask: Tensor):
-        """Run the prompts; return each row's logits of its next token, (N, V), and the cache."""
+        """Run the prompts; return the logits of each row's next token, (N, V), and the cache."""
         prompt_index = torch.arange(len(ids), device=ids.device)
         if self.share_prefill:
             distinct, prompt_index = torch.unique(
@@ -179,7 +182,7 @@ class Decoder:
     def _draw_tokens(self, scores: Tensor, noise: Tensor, rows: Tensor, sample: bool):
         """Draw a token for each row from its scores, (n, V).
 
-        As in `torch.multinomial`, the drawn token has the largest ratio of its probability and an
+        As in `torch.multinomial`, the drawn token has the largest ratio of its probability to an
         exponential variate. Without `sample` it is the most probable token.
 
         Returns:
@@ -286,7 +289,8 @@ def can_decode(model, config) -> bool:
     make equally many forward passes, but a Decoder stops when its own completions have ended.
 
     Args:
-        config: a GenerationConfig. A field that is None has the value of the model's own config.
+        config: a GenerationConfig. A field that is None has the value of the model's own
+            generation_config.
     """
     if is_deepspeed_zero3_enabled() or is_fsdp_managed_module(model):
         return False
@@ -308,10 +312,11 @@ def _has_decoder_settings(model, config, names: Iterable[str]) -> bool:
 
 @contextmanager
 def _pass_cache_to_peft(model) -> Iterator[None]:
-    """Within this context, pass the cache by its older name to PEFT models with virtual tokens.
+    """Within this context, pass the cache under its older name to PEFT models with virtual tokens.
 
-    PEFT 0.21 expects the cache by the name "past_key_values", which transformers 5.24 changed.
-    Without a cache of this name, it leaves out the virtual tokens from the second sampled token on.
+    PEFT 0.21 expects the cache under the name "past_key_values", which transformers 5.24 changed.
+    Without an argument of this name, PEFT leaves out the virtual tokens from the second sampled
+    token on.
     """
     if not has_virtual_tokens(model):
         yield
@@ -353,8 +358,8 @@ def use_decoder(
             if policy_logps is not None and decoder.logp is not None:
                 policy_logps.extend(decoder.logp)
             return output
-        # PEFT 0.21 does not pass on a cache by its new name to a model with a second cache.
-        if has_own_cache(model) and CACHE != "past_key_values":
+        # PEFT 0.21 does not pass a cache under its new name on to a model with a second cache.
+        if has_second_cache(model) and CACHE != "past_key_values":
             kwargs["generation_config"] = generation_config = copy(generation_config)
             generation_config.use_cache = False
         with _pass_cache_to_peft(model):

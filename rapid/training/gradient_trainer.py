@@ -44,7 +44,7 @@ class GradientTrainer(SamplingTrainer):
         super().__init__(*arguments, **named)
         self.micro_batch_limit: MicroBatchLimit | None = None
         # The mini-batches of the remaining optimizer steps: Z_h, ..., Z_H, then again Z_1, ..., Z_H
-        # for each further pass of `reuse`.
+        # for each further repetition that `reuse` asks for.
         self._pending_steps: list[Batch] = []
         # Means of the objective's metrics, over completions or tokens (`Algorithm.metrics_over`),
         # and of metrics that are always means over tokens.
@@ -66,12 +66,12 @@ class GradientTrainer(SamplingTrainer):
         """
         columns = "prompt_ids", "prompt_mask", "completion_ids", "completion_mask"
         mini_batch = dict.fromkeys(columns, torch.ones(self.args.n_step, 1, dtype=torch.long))
-        limit = self._limit_micro_batches(width=2)
-        group = self._rows_per_prompt(limit, width=2)
+        limit = self._compute_micro_batch_limit(width=2)
+        group_size = self._rows_per_prompt(limit, width=2)
         chunks = make_chunks(
             mini_batch,
-            range(self.args.n_step // group),
-            group,
+            range(self.args.n_step // group_size),
+            group_size,
             limit,
             processes=self.accelerator.num_processes,
             process=self.accelerator.process_index,
@@ -106,7 +106,7 @@ class GradientTrainer(SamplingTrainer):
         loss = torch.zeros((), device=self.accelerator.device)
         chunks = self._make_chunks(mini_batch, step)
         for number, chunk in enumerate(chunks, 1):
-            self._add_shared_logp(chunk, has_moved=not self._is_on_policy(step))
+            self._add_shared_logp(chunk, on_policy=self._is_on_policy(step))
             for micro_batch in chunk:
                 last = number == len(chunks) and micro_batch is chunk[-1]
                 loss = loss + self._backpropagate(model, micro_batch, last=last)
@@ -126,7 +126,7 @@ class GradientTrainer(SamplingTrainer):
         """Return whether the policy is still mu after `step` steps on an inference batch."""
         return step == 0 and not self.args.use_rollout_logps
 
-    def _add_shared_logp(self, chunk: Chunk, has_moved: bool) -> None:
+    def _add_shared_logp(self, chunk: Chunk, on_policy: bool) -> None:
         """Add the column `chunk_logp`, (N, T), to the micro-batches of a chunk that is split.
 
         Each micro-batch computes the loss of all rows of its chunk, but has log pi of its own rows
@@ -135,16 +135,17 @@ class GradientTrainer(SamplingTrainer):
         - log pi from an extra forward pass, if a row's gradient depends on the importance weights
           of other rows (`Algorithm.depends_on_group_weights`), or if the rows of the chunk are
           divided among processes;
-        - otherwise log mu or 0, because the gradient does not depend on the values.
+        - otherwise log mu, or 0 if the chunk has no log mu, because the gradient does not depend on
+          the values.
 
         Args:
-            has_moved: whether the policy is not mu.
+            on_policy: whether the policy is still mu.
         """
         first = chunk[0]
         if "is_last" not in first:  # each process runs the chunk in one micro-batch
             return
         algorithm, settings = self.args.algorithm, self.args.settings
-        needs_logp = has_moved and algorithm.depends_on_group_weights(settings)
+        needs_logp = not on_policy and algorithm.depends_on_group_weights(settings)
         if needs_logp or first["local_weight"] != 1:
             with torch.no_grad():
                 logp = self._compute_chunk_log_pi(self.model, chunk)
@@ -165,36 +166,37 @@ class GradientTrainer(SamplingTrainer):
         args = self.args
         # A mini-batch is as wide as the longest prompt and completion of the whole inference batch.
         width = mini_batch["prompt_ids"].size(1) + mini_batch["completion_ids"].size(1)
-        limit = self._limit_micro_batches(width)
-        group = self._rows_per_prompt(limit, width)
-        is_run = mini_batch["graded"][::group]  # (K,), for each group
+        limit = self._compute_micro_batch_limit(width)
+        group_size = self._rows_per_prompt(limit, width)
+        is_run = mini_batch["graded"][::group_size]  # (K,), for each group
         if args.uses_trl_loss:
             is_run = is_run | True  # as in GRPOTrainer, which trains on all groups
         elif args.skip_zero_groups and not args.algorithm.scales_steps:
             is_run = is_run & args.algorithm.find_groups_with_gradient(
-                mini_batch["rewards"], group, args.settings, on_policy=self._is_on_policy(step)
+                mini_batch["rewards"], group_size, args.settings, on_policy=self._is_on_policy(step)
             )
         # DeepSpeed and the loss scaler of float16 need at least one backward pass in each step.
         needs_one = self._uses_deepspeed or self.accelerator.scaler is not None
         chunks = make_chunks(
             mini_batch,
             is_run.nonzero().flatten().tolist(),
-            group,
+            group_size,
             limit,
             processes=self.accelerator.num_processes,
             process=self.accelerator.process_index,
             min_micro_batches=int(needs_one),
             same_prompt_length=depends_on_padding(self.model),
         )
+        # For each micro-batch, a column with one entry per row that it runs.
         rows = [batch.get("local_rows", batch["rewards"]) for chunk in chunks for batch in chunk]
         self._largest_micro_batch = max(map(len, rows), default=0)
         return chunks
 
-    def _limit_micro_batches(self, width: int) -> MicroBatchLimit:
-        """Return the limit of micro-batches, after all halvings.
+    def _compute_micro_batch_limit(self, width: int) -> MicroBatchLimit:
+        """Return the limit of the size of micro-batches, after all halvings.
 
         Args:
-            width: tokens of a row of the inference batch.
+            width: number of tokens in a row of the inference batch.
         """
         args, limit = self.args, self.micro_batch_limit
         if limit is None:
@@ -210,13 +212,13 @@ class GradientTrainer(SamplingTrainer):
         depend on its group, so that a group may be divided among processes or micro-batches.
 
         Args:
-            width: tokens of a row of the inference batch.
+            width: number of tokens in a row of the inference batch.
         """
         if not (self.args.uses_trl_loss and self.model.training):
             return self.group_size
         groups = self.args.n_step // self.num_generations
         rows = size_shard(groups, self.num_generations, self.accelerator.num_processes)
-        # The largest number that divides the completions of a process and is within the limit.
+        # The largest divisor of `rows` that the limit allows.
         fits = (n for n in range(rows, 1, -1) if rows % n == 0 and limit.allows(n, width))
         return next(fits, 1)
 
@@ -270,40 +272,43 @@ class GradientTrainer(SamplingTrainer):
     def _prepare_steps(self, mini_batches: list[Batch]) -> list[Batch]:
         """Return the mini-batch of each optimizer step on an inference batch: all, `reuse` times.
 
-        Log mu and, for a KL term, the reference's log-probabilities are added to them once, for all
-        passes. With `reuse_logp` the first step needs no log mu: mu is still pi, whose log pi the
-        forward pass of the gradient computes.
+        Log mu and, for a KL term, the reference's log-probabilities are added to each mini-batch
+        once, for all its steps. With `reuse_logp` the first step needs no log mu: mu is still pi,
+        and the forward pass for the gradient computes log pi.
         """
         # TRL adds log mu if it corrects vLLM's log-probabilities.
         needs_log_mu = "behavior_logp" not in mini_batches[0]
         uses_log_pi = needs_log_mu and self.args.reuse_logp  # as log mu, in the first step
         for step, mini_batch in enumerate(mini_batches):
-            # A group without a gradient in the last step on it has none in earlier steps either.
+            # If a group has no gradient in the last step on its mini-batch, it has none in earlier
+            # steps on it either.
             last_step = step + self.args.H * (self.args.reuse - 1)
-            columns = {"reference_logp": self._compute_reference_logp} if self.beta else {}
+            functions = {"reference_logp": self._compute_reference_logp} if self.beta else {}
             if needs_log_mu and (last_step or not uses_log_pi):
-                columns["behavior_logp"] = self._compute_behavior_logp
-            if columns:
-                self._run_with_halving(partial(self._fill_columns, mini_batch, last_step, columns))
+                functions["behavior_logp"] = self._compute_behavior_logp
+            if functions:
+                fill_columns = partial(self._fill_columns, mini_batch, last_step, functions)
+                self._run_with_halving(fill_columns)
         first, *rest = mini_batches * self.args.reuse
         if uses_log_pi:
             first = {name: column for name, column in first.items() if name != "behavior_logp"}
         return [first, *rest]
 
     def _fill_columns(
-        self, mini_batch: Batch, step: int, columns: Mapping[str, Callable[[Chunk], Tensor]]
+        self, mini_batch: Batch, step: int, functions: Mapping[str, Callable[[Chunk], Tensor]]
     ) -> None:
         """Add columns of log-probabilities to a mini-batch, with 0 in rows that are not run.
 
         Args:
-            columns: for each name, the function that returns the column of a chunk, (N, T).
+            step: the step whose chunks are run: see `_make_chunks`.
+            functions: by the name of a column, the function that returns it for a chunk, (N, T).
         """
         zeros = torch.zeros_like(mini_batch["completion_ids"], dtype=self._logp_dtype)
-        for name in columns:
+        for name in functions:
             mini_batch[name] = zeros.clone()
         for chunk in self._make_chunks(mini_batch, step):
-            if chunk[0]["sequence_share"]:  # it is 0 in a dummy (`make_dummy`)
-                for name, compute in columns.items():
+            if chunk[0]["sequence_share"]:  # 0 in a dummy (see `make_dummy`), which is left out
+                for name, compute in functions.items():
                     values = compute(chunk)
                     mini_batch[name][chunk[0]["row"], : values.size(1)] = values.to(zeros)
 
@@ -326,11 +331,12 @@ class GradientTrainer(SamplingTrainer):
             self._join_rows(micro_batch | {"chunk_logp": shared}, logp)
         if first["local_weight"] == 1:
             return shared
-        # A process for which no rows were left has run the last row with weight 0: count it once.
+        # A process for which no rows were left has also run the last row, with weight 0. The weight
+        # removes this copy from the sum.
         return self.accelerator.reduce(shared * (first["local_weight"] > 0), "sum")
 
     def _join_rows(self, micro_batch: Batch, logp: Tensor) -> Tensor:
-        """Return log pi of all rows of a chunk, (N, T), from that of a micro-batch's rows, (n, t).
+        """Return log pi of all rows of a chunk, (N, T), given that of a micro-batch's rows, (n, t).
 
         Only the rows of the micro-batch carry a gradient.
         """
@@ -350,8 +356,8 @@ class GradientTrainer(SamplingTrainer):
         local = select_local(micro_batch)
         rows = len(local["completion_ids"])
         per_prompt = math.gcd(rows, int(micro_batch.get("rows_per_prompt", self.group_size)))
-        # With a shared prompt the model is called twice, without sharing once, which is better if
-        # each row has its own prompt. But processes have to make equally many calls, and if a chunk
+        # With a shared prompt the model is called twice. If each row has its own prompt, one call
+        # without sharing is better. But processes have to make equally many calls, and if a chunk
         # is split, another process may have several rows of a prompt in its micro-batch.
         may_choose = "is_last" not in micro_batch or self.accelerator.num_processes == 1
         shares_prompt = self._shares_prompts and not (may_choose and per_prompt == 1)
@@ -362,7 +368,7 @@ class GradientTrainer(SamplingTrainer):
     def _shares_prompts(self) -> bool:
         """Return whether a prompt is computed once per group.
 
-        With cast_lm_head_to_fp32 it is not, because only TRL's forward method of whole sequences
+        With cast_lm_head_to_fp32 it is not, because only TRL's forward method for whole sequences
         applies this cast.
         """
         return (

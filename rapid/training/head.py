@@ -1,11 +1,12 @@
 """Log-probabilities and entropies of tokens from hidden states, without holding all logits.
 
-The model's forward method, which TRL patches, calls a function of TRL's that is made for GPUs and
-works on tiles of the vocabulary. It has two problems, which `patch_head` solves:
+TRL patches the model's forward method, which then calls a function of TRL. This function, here
+called TRL's function, is made for GPUs and works on tiles of the vocabulary. It has two problems,
+which `patch_head` solves:
 
 1. On a CPU, tiles are slower than whole logits, especially in bfloat16. `TokenChunks` works on
    chunks of tokens instead, each with the whole vocabulary.
-2. The function reads the weights of the output layer, so that an adapter (PEFT) of this layer has
+2. TRL's function reads the weights of the output layer, so that an adapter (PEFT) of this layer has
    no effect. `OutputLayerScores` calls the layer instead.
 
 In this file a chunk is some tokens of a forward pass, and a part is some tokens of a chunk.
@@ -28,11 +29,11 @@ from rapid.training.caches import unwrap_model
 MAX_TILED_LOGITS = 2**22  # on a CPU, TRL's tiles are used for at most this number of logits
 CHUNK_BYTES = 2**27  # bytes of the logits of a chunk
 PART_LOGITS = 2**21  # number of logits of a part, whose probabilities are computed together
-# Rows (words) of the weights' gradient that are added at a time, if they have to be converted to
-# the float32 of the sum over chunks.
-SLICE_ENTRIES = 2**13
-TRL_SCORES: Any = trl.trainer.utils._ChunkedLogProbFunction
-# What TRL's function returns: log pi, entropies, two values that are not used, top-1 flags.
+# Number of rows of the weights' gradient, one per word, that are added to the sum over chunks at a
+# time, if they have to be converted to the higher precision of the sum.
+SLICE_ROWS = 2**13
+TRL_SCORES: Any = trl.trainer.utils._ChunkedLogProbFunction  # TRL's function
+# What TRL's function returns: log pi, entropies, two values that are not used here, top-1 flags.
 Scores = tuple[Tensor, Tensor | None, None, None, Tensor | None]
 
 
@@ -128,7 +129,7 @@ class OutputLayerScores:
     def apply(
         self, hidden, weight, bias, targets, temperature, tile, cap, scale, outputs
     ) -> Scores:
-        """Return what `CpuScores.apply` does, calling the layer instead of reading its weights.
+        """Return what `CpuScores.apply` returns, but call the layer instead of reading its weights.
 
         Logits are computed again in the backward pass.
         """
@@ -162,20 +163,23 @@ class TokenChunks(torch.autograd.Function):
         if torch.is_autocast_enabled(device):
             dtype = torch.get_autocast_dtype(device)
         logp_dtype = torch.promote_types(dtype, torch.float32)
-        logp, entropy, log_z = (hidden.new_empty(len(hidden), dtype=logp_dtype) for _ in range(3))
+        logp, entropy, log_normalizer = (
+            hidden.new_empty(len(hidden), dtype=logp_dtype) for _ in range(3)
+        )
         is_top1 = torch.empty_like(targets, dtype=torch.bool) if "is_top1" in outputs else None
         with torch.autocast(device, enabled=False):
             for chunk_rows, products in _compute_chunks(hidden, weight, bias, dtype):
                 for rows, logits in _split_chunk(chunk_rows, products):
                     values = transform.values(logits.to(logp_dtype))
-                    log_z[rows] = values.logsumexp(-1)
-                    logp[rows] = values.gather(1, targets[rows, None])[:, 0] - log_z[rows]
+                    log_normalizer[rows] = values.logsumexp(-1)
+                    target_values = values.gather(1, targets[rows, None])[:, 0]
+                    logp[rows] = target_values - log_normalizer[rows]
                     if is_top1 is not None:
                         is_top1[rows] = values.argmax(-1) == targets[rows]
                     if "entropy" in outputs:
-                        p = (values - log_z[rows, None]).exp_()
-                        entropy[rows] = log_z[rows] - p.mul_(values).sum(-1)
-        ctx.save_for_backward(hidden, weight, bias, targets, log_z, entropy)
+                        p = (values - log_normalizer[rows, None]).exp_()
+                        entropy[rows] = log_normalizer[rows] - p.mul_(values).sum(-1)
+        ctx.save_for_backward(hidden, weight, bias, targets, log_normalizer, entropy)
         ctx.transform, ctx.dtype = transform, dtype
         ctx.set_materialize_grads(False)
         if is_top1 is not None:
@@ -188,16 +192,17 @@ class TokenChunks(torch.autograd.Function):
 
         d log pi / dz = 1 at the target - p,    d entropy / dz = -p (log p + entropy)
         """
-        hidden, weight, bias, targets, log_z, entropy = ctx.saved_tensors
+        hidden, weight, bias, targets, log_normalizer, entropy = ctx.saved_tensors
+        sum_dtype = log_normalizer.dtype
         d_hidden = torch.empty_like(hidden) if ctx.needs_input_grad[0] else None
-        d_weight = torch.zeros_like(weight, dtype=log_z.dtype) if ctx.needs_input_grad[1] else None
-        d_bias = torch.zeros_like(bias, dtype=log_z.dtype) if ctx.needs_input_grad[2] else None
+        d_weight = torch.zeros_like(weight, dtype=sum_dtype) if ctx.needs_input_grad[1] else None
+        d_bias = torch.zeros_like(bias, dtype=sum_dtype) if ctx.needs_input_grad[2] else None
         vocabulary_weights = weight.to(ctx.dtype)
         for chunk_rows, products in _compute_chunks(hidden, vocabulary_weights, bias, ctx.dtype):
             for rows, logits in _split_chunk(chunk_rows, products):
-                values = ctx.transform.values(logits.to(log_z.dtype))
+                values = ctx.transform.values(logits.to(sum_dtype))
                 slopes = ctx.transform.slopes(values)
-                log_p = values.sub_(log_z[rows, None])
+                log_p = values.sub_(log_normalizer[rows, None])
                 p = log_p.exp()
                 d_values = torch.zeros_like(p) if d_logp is None else p * -d_logp[rows, None]
                 if d_entropy is not None:
@@ -221,7 +226,7 @@ class TokenChunks(torch.autograd.Function):
 
 
 def _compute_chunks(hidden, weight, bias, dtype) -> Iterator[tuple[slice, Tensor]]:
-    """Yield the rows of each chunk, and the products of their hidden states and weights, (n, V)."""
+    """Yield the rows of each chunk, and hidden states times weights plus bias for them, (n, V)."""
     transposed = weight.to(dtype).t()
     size = _compute_chunk_size(dtype, len(weight))
     for start in range(0, len(hidden), size):
@@ -246,5 +251,5 @@ def _add_product(total: Tensor, a: Tensor, b: Tensor) -> None:
     if total.dtype == a.dtype:
         total.addmm_(a, b)
         return
-    for start in range(0, len(total), SLICE_ENTRIES):
-        total[start : start + SLICE_ENTRIES] += a[start : start + SLICE_ENTRIES] @ b
+    for start in range(0, len(total), SLICE_ROWS):
+        total[start : start + SLICE_ROWS] += a[start : start + SLICE_ROWS] @ b

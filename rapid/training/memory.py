@@ -37,7 +37,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def release_memory() -> None:
-    """Free memory that no tensor uses any more, after a micro-batch that ran out of memory."""
+    """Free memory that no tensor uses any more, for example after memory ran out."""
     gc.collect()
     if torch.cuda.is_initialized():
         torch.cuda.empty_cache()
@@ -120,8 +120,8 @@ def find_largest_batch(
     """Return how many completions of full length, at most `at_most`, fit in a micro-batch.
 
     The memory of a completion is estimated as twice the difference between trial passes of full and
-    of half length, so that memory that does not depend on the length is not included. The estimated
-    number of completions is tried, and halved until it fits.
+    of half length, because memory that does not depend on the length cancels out in the difference.
+    The estimated number of completions is tried, and halved until it fits.
 
     Args:
         attempt: runs a forward and a backward pass; its arguments are the number of completions and

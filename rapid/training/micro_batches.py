@@ -3,7 +3,7 @@
 mini-batch     the completions of one optimizer step; the completions of a prompt are a group
 chunk          some groups of a mini-batch, whose loss is computed together
 micro-batch    one forward and backward pass: a chunk, or some rows of a chunk that is too large
-sharded chunk  a chunk whose rows are divided among the processes; other chunks have one process
+sharded chunk  a chunk whose rows are divided among the processes; one process runs any other chunk
 
 A micro-batch is a dict of tensors with all rows of its chunk, since the loss needs them all. The
 column `rows_per_prompt`, 0-d, is the number of consecutive rows that have the same prompt. If a
@@ -41,8 +41,8 @@ class MicroBatchLimit:
     """The upper limit of the size of a micro-batch. A single completion may exceed it.
 
     Args:
-        completions: the limit if `tokens` is None. Then completions stay in order, and are as wide
-            as the inference batch.
+        completions: the limit if `tokens` is None. Then completions stay in order, and are padded
+            to the width of the inference batch.
         tokens: the limit in padded tokens, with prompts. Then the completions of a micro-batch have
             similar lengths, and it is as wide as the longest of them.
     """
@@ -85,8 +85,8 @@ def make_chunks(
     Args:
         groups: indices of the groups of the mini-batch that are run.
         group_size: completions per group.
-        limit: the limit of a micro-batch.
-        processes, process: number of processes, and index of this one.
+        limit: the limit of the size of a micro-batch.
+        processes, process: number of processes, and index of the one whose chunks are returned.
         min_micro_batches: lowest number of micro-batches, even if `groups` is empty.
         same_prompt_length: put only prompts of the same length into a chunk, unless it is sharded.
     """
@@ -94,10 +94,10 @@ def make_chunks(
     costs = [sum(width) for width in widths]
 
     def make_chunk(chunk_groups: Sequence[int], weight: int) -> Batch:
-        """Return groups with columns of their shares of the mini-batch, multiplied by a weight.
+        """Return a chunk of groups, with its shares of the mini-batch times a weight.
 
         The weight is the number of processes, as DDP averages gradients over processes. For a
-        sharded chunk it is 1, because `local_weight` does the same.
+        sharded chunk it is 1, because `local_weight` multiplies by the number of processes instead.
         """
         chunk = select_groups(mini_batch, chunk_groups, group_size, limit.packs)
         rows_per_prompt = {"rows_per_prompt": torch.tensor(group_size)}
@@ -198,7 +198,8 @@ def pack_groups(
     """
     chunks: list[list[int]] = []
     prompt = completion = 0  # widths of the last chunk
-    # From the longest to the shortest group; if prompts have to be equally long, by prompt first.
+    # From the longest to the shortest group. If prompts have to be equally long, groups are sorted
+    # by the length of the prompt first.
     order = sorted(groups, key=lambda g: (same_prompt_length * widths[g][0], -sum(widths[g]), g))
     for group in order:
         new_widths = (max(prompt, widths[group][0]), max(completion, widths[group][1]))
@@ -212,18 +213,18 @@ def pack_groups(
     return chunks
 
 
-def add_shares(chunk: Batch, mini_batch: Batch, processes: int) -> Batch:
+def add_shares(chunk: Batch, mini_batch: Batch, weight: int) -> Batch:
     """Add `sequence_share` and `token_share`, 0-d, to a chunk.
 
-    They are the chunk's shares of the completions and tokens of its mini-batch, times the number of
-    processes, over which gradients are averaged. The mean losses of chunks, multiplied by their
-    shares, add up to the mean loss of the mini-batch, in which skipped groups count as 0.
+    They are the chunk's shares of the completions and of the tokens of its mini-batch, times a
+    weight. With weight 1 the mean losses of all chunks, multiplied by their shares, add up to the
+    mean loss of the mini-batch, in which skipped groups count as 0.
     """
     tokens = loss_mask(chunk).sum() / loss_mask(mini_batch).sum().clamp(min=1)
     completions = len(chunk["completion_ids"]) / len(mini_batch["completion_ids"])
     return chunk | {
-        "sequence_share": torch.tensor(completions * processes, device=tokens.device),
-        "token_share": tokens * processes,
+        "sequence_share": torch.tensor(completions * weight, device=tokens.device),
+        "token_share": tokens * weight,
     }
 
 

@@ -25,8 +25,8 @@ EQUAL_REWARDS_ADVICE = (
 NOTICES = {
     "keys": (
         "the chat template does not use {keys} of messages: {count} prompts have the same "
-        "text without, so the policy never sees the values. Rename the keys to those that "
-        "the template uses, set another chat template, or remove them"
+        "text without these keys, so the policy never sees the values. Rename the keys to "
+        "those that the template uses, remove them, or set another chat template"
     ),
     "lengths": (
         "all {count} completions were cut off at max_completion_length={limit}{effect}. "
@@ -62,8 +62,8 @@ class Notices(TrainerCallback):
         self._config, self._is_main = config, is_main
         # Keys of NOTICES that were logged, and "messages" after the first `check_messages`.
         self._topics: set[str] = set()
-        # Numbers of consecutive inference batches without different rewards in any group, and of
-        # their groups; the smallest and the largest reward of each of these batches.
+        # Since the last inference batch with different rewards in any group: the number of batches
+        # and of their groups, and the smallest and the largest reward of each batch.
         self._batches = self._groups = 0
         self._rewards: set[float] = set()
         self._has_learned = False  # whether any group has had different rewards
@@ -135,7 +135,7 @@ class Notices(TrainerCallback):
         """
         if VLLM_RATIO_COLUMN not in batch:
             return {}
-        mask, is_masked = loss_mask(batch), batch[VLLM_RATIO_COLUMN] == 0  # a masked token has 0
+        mask, is_masked = loss_mask(batch), batch[VLLM_RATIO_COLUMN] == 0
         if mask.any() and not (mask * ~is_masked).any():
             mode = self._config.vllm_importance_sampling_mode
             cap = self._config.vllm_importance_sampling_clip_max
@@ -143,7 +143,7 @@ class Notices(TrainerCallback):
         return {f"sampling/{VLLM_RATIO_COLUMN}/masked": completion_mean(is_masked, mask).item()}
 
     def on_train_end(self, args, state, control, **_):
-        """Warn if no group had different rewards in the whole run, also before it was resumed."""
+        """Warn if no group had different rewards in the whole run, including before a resume."""
         has_learned = self._has_learned or any(row.get("rapid/signal") for row in state.log_history)
         if self._is_main and self._batches and not has_learned:
             logger.warning(
@@ -166,8 +166,8 @@ def find_unread_keys(
     """Return the keys of messages, other than role and content, that change no rendered prompt.
 
     Each key is removed twice: from messages with all keys, and from messages with this key alone,
-    since a template may read a key only if another key is missing. A key is read, too, if a prompt
-    cannot be rendered without it. A value of None counts as missing, as in datasets.
+    since a template may read a key only if another key is missing. A key also counts as read if a
+    prompt cannot be rendered without it. A value of None counts as missing, as in datasets.
     """
     messages = [message for prompt in prompts for message in prompt]
     keys = {key for message in messages for key in message if message[key] is not None}

@@ -59,11 +59,11 @@ def estimate_seconds_left(batches: list[BatchTime], steps: int, steps_per_batch:
 
 
 class SteadyProgress(ProgressCallback):
-    """transformers' progress bar, with a time left that is estimated from all steps of this run.
+    """transformers' progress bar, which estimates the time left from all steps since the start.
 
     By default tqdm gives more weight to the last steps. Its estimate then jumps, because the first
-    step on an inference batch includes sampling. In a resumed run tqdm also counts the earlier
-    steps as if they had just been done.
+    step on an inference batch includes sampling. In a resumed run tqdm also counts the steps before
+    the resume as if they had just been done.
     """
 
     def on_train_begin(self, args, state, control, **_):
@@ -88,8 +88,8 @@ class Overview(TrainerCallback):
     def __init__(self, trainer: Any):
         self._trainer, self._progress = trainer, SteadyProgress()
         self._batches: list[BatchTime] = []
-        # The state when the present inference batch began: time on the clock of perf_counter,
-        # seconds by phase, and number of forward and backward passes.
+        # The state when the present inference batch began: time of time.perf_counter, number of
+        # forward and backward passes so far, and seconds by phase so far.
         self._began, self._passes = 0.0, 0
         self._phase_seconds: dict[str, float] = {}
         self._is_shown = False
@@ -175,7 +175,7 @@ def describe_run(trainer: Any, steps: int, steps_per_epoch: int | None) -> list[
         ("batch", describe_inference_batch(trainer)),
         ("steps", describe_steps(args)),
         ("passes", describe_passes(trainer)),
-        ("run", describe_length(trainer, steps, steps_per_epoch)),
+        ("run", describe_run_length(trainer, steps, steps_per_epoch)),
         ("rewards", describe_rewards(trainer)),
         ("device", describe_devices(trainer.accelerator)),
         ("memory", describe_memory(trainer)),
@@ -247,8 +247,8 @@ def describe_inference_batch(trainer: Any) -> str:
 
 def describe_steps(args: Any) -> str:
     H, n_step = (describe_setting(args, name) for name in ("H", "n_step"))
-    passes = f" * reuse={args.reuse}" if args.reuse > 1 else ""
-    text = f"{H}{passes} for each batch, on {n_step} completions"
+    repetitions = f" * reuse={args.reuse}" if args.reuse > 1 else ""
+    text = f"{H}{repetitions} for each batch, on {n_step} completions"
     if limit := args.max_completion_length:
         text += f" of up to {limit:,} tokens: {args.n_step * limit:,} and the prompts"
     return text
@@ -268,7 +268,7 @@ def describe_passes(trainer: Any) -> str:
     return f"{count} in a step{scope}, forward and backward, with {size}"
 
 
-def describe_length(trainer: Any, steps: int, steps_per_epoch: int | None) -> str:
+def describe_run_length(trainer: Any, steps: int, steps_per_epoch: int | None) -> str:
     size = trainer.args.H * trainer.args.n_step
     batches = math.ceil(steps / trainer.args.steps_per_batch)
     prompts = batches * size // trainer.num_generations
@@ -301,9 +301,9 @@ def describe_devices(accelerator: Any) -> str:
 
 
 def describe_memory(trainer: Any) -> str:
-    """Describe the memory that is held during the whole run, which activations are not.
+    """Describe the memory that is held during the whole run. Activations are not part of it.
 
-    Returns "" with DeepSpeed, which divides this memory among the processes.
+    The description is "" with DeepSpeed, which divides this memory among the processes.
     """
     if trainer._uses_deepspeed:
         return ""

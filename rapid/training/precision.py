@@ -18,7 +18,7 @@ TOKENS, HIDDEN = 512, 1024  # input of the layer that is timed
 REPEATS = 7  # number of measurements, of which the fastest counts
 # bfloat16 is chosen if it is at least 1.1 times as fast as float32, which is more exact.
 MIN_SPEEDUP = 1.1
-# Other processes look for the choice of the first process every POLL_SECONDS.
+# Other processes look for the choice of the first process every POLL_SECONDS, for WAIT_SECONDS.
 POLL_SECONDS, WAIT_SECONDS = 0.2, 120.0
 
 
@@ -41,9 +41,10 @@ class Rates(NamedTuple):
 
 
 def measure_rates(device: torch.device | str = "cpu") -> Rates:
-    """Measure both precisions on a device; bfloat16 with float32 weights, as in mixed precision.
+    """Measure the rates of both precisions on a device.
 
-    The states of random generators do not change.
+    With bfloat16 the weights stay in float32, as in mixed precision. The states of random
+    generators do not change.
     """
     with torch.random.fork_rng(devices=[]):
         layer = torch.nn.Linear(HIDDEN, HIDDEN, device=device)
@@ -57,7 +58,7 @@ def measure_rates(device: torch.device | str = "cpu") -> Rates:
 
 
 def measure_shared_rates(device: torch.device) -> Rates:
-    """Measure both precisions; return in all processes the rates that the first one measured."""
+    """Measure the rates of both precisions; return those of the first process in all processes."""
     rates: list[Any] = [measure_rates(device)]
     broadcast_object_list(rates)
     return rates[0]

@@ -22,7 +22,7 @@ class StepRecorder(TrainerCallback, ExportableState):
 
     Attributes:
         steps: the records so far.
-        usage: CPU time, and time lost to other processes; set when training has ended.
+        usage: CPU time, and time lost to other processes; complete when training has ended.
         clock: the trainer's clock of phases, if it has one; set by the caller.
     """
 
@@ -33,7 +33,8 @@ class StepRecorder(TrainerCallback, ExportableState):
         self.clock: PhaseClock | None = None
         self._phase_seconds: dict[str, float] = {}  # seconds by phase at the last logged step
         self._paused = 0.0  # seconds of all pauses, minus the run's seconds before a resume
-        self._last_pause = 0.0, self.usage  # its start, and the run's usage up to its start
+        # Time at which the last pause began, and the usage of the run up to this time.
+        self._last_pause = 0.0, self.usage
         self._ended: float | None = None  # end of training, on the clock of `began`
         self._outside_usage = self.usage  # the process's usage before the run and in pauses
         self._peak_memory_mb = 0.0  # peak before the run was resumed
@@ -115,7 +116,7 @@ class StepRecorder(TrainerCallback, ExportableState):
         self.usage = Usage.now().since(self._outside_usage)
 
     def on_log(self, args, state, control, logs=None, **kwargs):
-        if "grad_norm" not in logs:  # Trainer's summary at the end, which is not a step
+        if "grad_norm" not in logs:  # a log of no step, such as Trainer's summary at the end
             return
         self.steps.append(
             StepRecord(

@@ -15,8 +15,8 @@ from torch.nn.utils import get_total_norm
 from transformers import TrainerCallback
 
 IMAGE_COLUMNS = {"image", "images"}  # columns of a dataset
-# PEFT's adapters that are random in training, or with which the probability of a token depends on
-# other tokens than those before it.
+# PEFT's adapters that are random in training, or that let the probability of a token depend on
+# tokens other than those before it.
 UNSUPPORTED_ADAPTERS = {"LILY", "PVERA", "XLORA"}
 TEXT_ONLY_ERROR = (
     "RapidTrainer trains on text only: remove images from the dataset and from outputs of tools"
@@ -67,8 +67,8 @@ def find_refused_arguments(args, arguments: dict) -> Iterator[str]:
     }:
         yield (
             f"{kind}: with this adapter the probability of a token depends on more than "
-            "the tokens before it, so log pi is not that of the distribution that is sampled "
-            "from; choose another adapter"
+            "the tokens before it, so log pi in training differs from log pi in sampling; "
+            "choose another adapter"
         )
     if args.dynamic_sampling_rounds > 1 and isinstance(dataset, IterableDataset):
         yield (

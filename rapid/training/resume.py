@@ -46,7 +46,7 @@ class Attempt(Record):
 
     @classmethod
     def from_previous(cls, folder: Path, seconds: float) -> "Attempt":
-        """Return the attempt after the one that a folder records, or else the first attempt.
+        """Return the attempt after the one that a folder records, or the first if it records none.
 
         Args:
             seconds: training time up to the checkpoint that is resumed. Later steps of the previous
@@ -103,8 +103,8 @@ class ResumableRun(TrainerCallback):
         self.attempt = Attempt()
         self._trainer, self._recorder, self._seconds, self._main = trainer, recorder, seconds, main
         self._folder = Path(trainer.args.output_dir or ".")
-        self._signal, self._signalled = 0, 0.0  # number and time of the first signal
-        self._since = 0.0  # time of the last save, or of the start
+        self._signal, self._signal_time = 0, 0.0  # number and time of the first signal
+        self._since = 0.0  # time of the last save, or of the start of training
         self.checkpoint = self._find_checkpoint()
         trainer.add_callback(self)
 
@@ -145,8 +145,8 @@ class ResumableRun(TrainerCallback):
 
     def _handle_signal(self, number: int, frame) -> None:
         if not self._signal:
-            self._signal, self._signalled = number, time.monotonic()
-        elif time.monotonic() - self._signalled > REPEATED_AFTER:
+            self._signal, self._signal_time = number, time.monotonic()
+        elif time.monotonic() - self._signal_time > REPEATED_AFTER:
             raise SystemExit(128 + number)
 
     def on_train_begin(self, args, state, control, **kwargs):
@@ -164,8 +164,8 @@ class ResumableRun(TrainerCallback):
         due = self._main and time.monotonic() - self._since >= self._seconds
         flags = torch.tensor([[due, self._signal]], device=args.device)
         any_due, number = self._trainer.accelerator.gather(flags).amax(0).tolist()
-        # `number` is the signal of another process. A signal that this process gets after `flags`
-        # was built takes effect at the end of the next inference batch.
+        # `number` is a signal that this or another process has received. If this process receives
+        # one after `flags` was built, it takes effect at the end of the next inference batch.
         if number and not self._signal:
             self._handle_signal(number, None)
         control.should_save |= bool(any_due or number)

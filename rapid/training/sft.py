@@ -34,7 +34,7 @@ class MicroBatchSFTTrainer(SavingTrainer, MicroBatchTrainer, SFTTrainer):
 
     def __init__(self, *arguments, micro_batch: int | str, **named):
         super().__init__(*arguments, **named)
-        # Demonstrations per micro-batch; with "auto" 0 until the number is found.
+        # Demonstrations per micro-batch. With "auto" this is 0 until the number is found.
         self.pass_completions = 0 if micro_batch == AUTO else int(micro_batch)
 
     @override

@@ -2,10 +2,10 @@
 
 A plain function is called in a daemon thread. After the time limit the trainer no longer waits for
 it, but a thread cannot be killed: it keeps its memory and its share of a core until the function
-returns or the process ends. A function that lets no other thread run cannot be limited, for example
-a regular expression that backtracks. An async function is cancelled at its next `await`; until then
-the trainer waits. Code that is not trusted needs a process that can be killed, as in
-`rapid.rewards`. Reward models have no time limit.
+returns or the process ends. The time of a function that does not release the GIL cannot be limited,
+for example that of a regular expression that backtracks. An async function is cancelled at its next
+`await`; until then the trainer waits. Code that is not trusted needs a process that can be killed,
+as in `rapid.rewards`. Reward models have no time limit.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor
@@ -27,10 +27,10 @@ from trl.trainer.utils import is_async_callable
 
 from rapid.training.refusals import describe_sample
 
-# Number of consecutive timeouts of a function that end the run. If completions are graded one by
-# one, it is multiplied by the number of completions of a group.
+# After this many consecutive timeouts of one reward function the run ends. If completions are
+# graded one by one, the number is multiplied by the number of completions of a group.
 MAX_CONSECUTIVE_TIMEOUTS = 3
-MAX_LOCATION_LINES = 3  # lines of a call's stack that its warning shows, at each end
+MAX_LOCATION_LINES = 3  # stack frames that the warning about a call shows, at each end of the stack
 
 logger = logging.getLogger(__name__)
 
@@ -42,8 +42,8 @@ class RewardTimeout(Exception):
 class CallThread:
     """A daemon thread that calls functions for the thread that made it.
 
-    It uses the same GPU as that thread. It makes several calls one after the other, since some
-    functions keep a state for each thread.
+    It uses the same GPU as that thread. It is used for several calls, one after the other, since
+    some functions keep a state for each thread.
     """
 
     def __init__(self) -> None:
@@ -73,6 +73,7 @@ class CallThread:
 
 
 def _run_calls(calls: SimpleQueue, device: int | None) -> None:
+    """Make the calls that are put into a queue, until None is put into it."""
     if device is not None:
         torch.cuda.set_device(device)
     while call := calls.get():
@@ -81,7 +82,7 @@ def _run_calls(calls: SimpleQueue, device: int | None) -> None:
             future.set_result(function())
         except BaseException as error:
             future.set_exception(error)
-        del call, future, function
+        del call, future, function  # do not keep the result alive until the next call
 
 
 class TimeLimit:
@@ -89,7 +90,8 @@ class TimeLimit:
 
     Args:
         seconds: the limit of a call.
-        max_consecutive: number of consecutive timeouts of a function that raise TimeoutError.
+        max_consecutive: after this many consecutive timeouts of one function TimeoutError is
+            raised.
     """
 
     def __init__(self, seconds: float, max_consecutive: int):
@@ -107,11 +109,10 @@ class TimeLimit:
         calls_per_group = config.num_generations if config.grading_workers else 1
         return cls(config.reward_timeout, MAX_CONSECUTIVE_TIMEOUTS * calls_per_group)
 
-    def drop_timed_out(self, trainer: Any, rewards: Tensor, count: int) -> Tensor:
-        """Return the rewards, with NaN for completions that a function did not grade in time.
+    def mask_timed_out(self, trainer: Any, rewards: Tensor, count: int) -> Tensor:
+        """Log each function's share of timed-out completions; return rewards with NaN for them.
 
-        If completions are graded one by one, they have NaN already. The share of these completions
-        is logged for each function.
+        If completions are graded one by one, the rewards of these completions are NaN already.
 
         Args:
             rewards: of the last batch, (N, functions), of all processes.
@@ -124,6 +125,7 @@ class TimeLimit:
         shares = trainer.accelerator.gather(local)  # (processes, functions)
         means = zip(names, shares.mean(0).tolist(), strict=True)
         trainer.add_metrics({f"rewards/{name}/timed_out": share for name, share in means})
+        # In a call for the whole batch of a process, all or none of its completions time out.
         is_ungraded = (shares == 1).any(1).repeat_interleave(count)
         return rewards.masked_fill(is_ungraded[:, None], math.nan)
 
@@ -142,7 +144,8 @@ class TimeLimit:
             self._consecutive_timeouts[name] = 0
             return future.result()
         loggers.are_enabled = False
-        raise self._count_timeout(name, columns, f"It still runs, at {thread.describe_location()}")
+        state = f"It is still running, at {thread.describe_location()}"
+        self._raise_timeout(name, columns, state)
 
     async def call_async(self, name: str, function: Callable, columns: dict[str, Any]) -> Any:
         """Do what `call` does, for an async function."""
@@ -153,14 +156,18 @@ class TimeLimit:
             self._consecutive_timeouts[name] = 0
             return task.result()
         loggers.are_enabled = False
-        task.cancel()  # without waiting for it: it may ignore this
-        raise self._count_timeout(name, columns, "It is cancelled")
+        task.cancel()  # do not wait for the task: it may ignore the request
+        self._raise_timeout(name, columns, "Its cancellation was requested")
 
-    def _count_timeout(self, name: str, columns: dict[str, Any], state: str) -> RewardTimeout:
-        """Count and log a call that took too long; return the error to raise.
+    def _raise_timeout(self, name: str, columns: dict[str, Any], state: str) -> NoReturn:
+        """Count and log a call that took too long, and raise an error.
 
         Args:
             state: what the call is doing now, for the messages.
+
+        Raises:
+            RewardTimeout: always, unless there were too many consecutive timeouts.
+            TimeoutError: there were too many.
         """
         completions = columns["completions"]
         with self._lock:
@@ -177,10 +184,13 @@ class TimeLimit:
                 f"{problem} in {timeouts} consecutive calls, the last for {sample}. {state}. Find "
                 "out what it waits for, or raise reward_timeout"
             )
-        return RewardTimeout(problem)
+        raise RewardTimeout(problem)
 
     def wrap_all(self, functions: Sequence[Any], names: Sequence[str]) -> list[Any]:
-        """Return reward functions that return None for the completions of a call that timed out."""
+        """Return the functions, wrapped so that a call that times out returns None per completion.
+
+        Reward models are not wrapped.
+        """
         return [self._wrap(name, function) for name, function in zip(names, functions, strict=True)]
 
     def _wrap(self, name: str, function: Any) -> Any:
@@ -208,7 +218,7 @@ class TimeLimit:
 
 
 class CallLoggers:
-    """TRL's `log_extra` and `log_metric` for one call. They do nothing after its time limit."""
+    """TRL's `log_extra` and `log_metric` for one call. They do nothing once it has timed out."""
 
     def __init__(self, columns: dict[str, Any]):
         self.are_enabled = True

@@ -16,8 +16,8 @@ Differences from the paper and from TRL's GRPOTrainer:
    skipped, and each micro-batch is only as wide as its longest prompt and completion.
 5. Every process has the whole inference batch, and the processes divide the groups to be run. With
    TRL each process trains on the completions that it sampled.
-6. Two baselines need more than Algorithm 1: DAPO samples groups whose rewards are all equal again,
-   and naive GRPO samples in smaller batches.
+6. Two algorithms need more than Algorithm 1: DAPO samples other prompts in place of groups whose
+   rewards are all equal, and naive GRPO samples in smaller batches.
 
 `rapid.training.trl` has the changes to TRL's behaviour that this needs.
 """
@@ -123,8 +123,8 @@ class RapidTrainer(GradientTrainer):
         Trainer then steps the optimizer, and calls this method again.
 
         Args:
-            inputs: X_t, with each prompt N_group times: this process's part of N_inference rows.
-                Of the H * reuse steps only step 0 reads them.
+            inputs: the prompts X_t, each N_group times; this process's part of N_inference rows. Of
+                the H * reuse steps only step 0 reads them.
 
         Returns:
             The loss of the mini-batch, 0-d.
@@ -185,7 +185,7 @@ class RapidTrainer(GradientTrainer):
         if self.args.uses_trl_loss:
             loss = self._compute_trl_loss(model, micro_batch, self._batch_tokens)
             if "sequence_share" in micro_batch:  # there are no shares in evaluation
-                # TRL logs its own metrics. The share is added up for `run`: see `_record_step`.
+                # TRL logs its own metrics. The shares are added up for the metric `run`.
                 self._means.add({}, micro_batch["sequence_share"])
             self.last_pass = self.state.global_step + 1, micro_batch, self._detached_log_pi
             return loss
@@ -200,8 +200,10 @@ class RapidTrainer(GradientTrainer):
         # Other objectives do not read the 1 that replaces it.
         rewards, limit = micro_batch["rewards"], self.args.max_completion_length or 1
         steps = self.args.steps_per_batch
-        inputs = LossInputs(log_pi, log_mu, reference, mask, rewards, self.group_size, steps, limit)
-        loss, metrics = algorithm.loss(self.args.settings, inputs)
+        loss_inputs = LossInputs(
+            log_pi, log_mu, reference, mask, rewards, self.group_size, steps, limit
+        )
+        loss, metrics = algorithm.loss(self.args.settings, loss_inputs)
         self._add_token_means(micro_batch, local_logp.detach(), entropy)
         # Evaluation has no shares: it computes the loss of a batch at once.
         share = micro_batch.get(f"{algorithm.mean_over}_share", 1)
@@ -259,23 +261,23 @@ class RapidTrainer(GradientTrainer):
         A group has signal if its rewards differ. At most dynamic_sampling_rounds - 1 further rounds
         are sampled, from which only groups with signal are used.
         """
-        group, processes = self.num_generations, self.accelerator.num_processes
-        signal_column = self.args.dynamic_sampling_by
+        group_size, processes = self.num_generations, self.accelerator.num_processes
+        signal_column, pad_id = self.args.dynamic_sampling_by, self._tokenizer.pad_token_id
         for _ in range(1, self.args.dynamic_sampling_rounds):
-            has_signal = active_groups("unequal", batch[signal_column], group)
+            has_signal = active_groups("unequal", batch[signal_column], group_size)
             without_signal = (~has_signal).nonzero().flatten()
             if not len(without_signal):
                 break
-            # The completions of `divisor` groups can be divided equally among the processes.
-            divisor = math.lcm(group, processes) // group
-            count = divisor * math.ceil(len(without_signal) / divisor)
+            # The processes can share the completions of every multiple of this number of groups.
+            unit = math.lcm(group_size, processes) // group_size
+            count = unit * math.ceil(len(without_signal) / unit)
             self._resampled_prompts += count
-            indices = [i for i in islice(self._spare_prompts, count) for _ in range(group)]
+            indices = [i for i in islice(self._spare_prompts, count) for _ in range(group_size)]
             prompts = [self.train_dataset[i] for i in indices]
             with self.accelerator.split_between_processes(prompts) as inputs:
                 new_batch = self._sample_batch(inputs)
             batch = batches.replace_groups(
-                batch, without_signal, new_batch, group, self._tokenizer.pad_token_id, signal_column
+                batch, without_signal, new_batch, group_size, pad_id, signal_column
             )
         return batch
 
@@ -286,8 +288,8 @@ class RapidTrainer(GradientTrainer):
         vLLM and under the policy differ too much.
         """
         step = self.state.global_step + 1
-        # The other value (with objective "trl" only) normalizes the rewards of each function before
-        # they are added, so that completions with equal sums can have a gradient.
+        # The other value of this setting (with objective "trl" only) normalizes the rewards of each
+        # function before they are added, so that completions with equal sums can have a gradient.
         if self.args.multi_objective_aggregation == "sum_then_normalize":
             self.notices.check_rewards(step, batch, self.num_generations)
         self.add_metrics(self.notices.check_importance(step, batch))
@@ -314,7 +316,7 @@ class RapidTrainer(GradientTrainer):
 
         Returns:
             The means, and the share of the mini-batch that was run, which is below 1 if groups were
-            skipped. It is a share of completions or of tokens, as the objective's `metrics_over`.
+            skipped. `metrics_over` of the objective says whether it is of completions or of tokens.
         """
         means, run_share = self._means.pop_means()
         means |= self._token_means.pop_means()[0]

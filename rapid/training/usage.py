@@ -8,9 +8,9 @@ from typing import NamedTuple
 import psutil
 
 PROC = Path("/proc")
-# A runtime counts as disturbed if the run lost a larger share of its time, without grading, to
-# other processes. Jobs that start on other cores take less; a program that computes on the same
-# core takes half.
+# A run counts as disturbed if it lost more than this share of its time, without grading, to other
+# processes. Jobs that start on other cores take less than this share, and a program that computes
+# on the same core takes half of the time.
 MAX_LOST_SHARE = 0.2
 
 
@@ -18,8 +18,8 @@ class Usage(NamedTuple):
     """Seconds of CPU time used, and of time lost: 0 on systems that do not report lost time."""
 
     cpu: float  # CPU time of this process and all its descendants
-    waited: float  # time in which the main thread was ready to run, but its core ran something else
-    stolen: float  # time in which a hypervisor gave a core to other machines: mean over cores
+    waited: float  # time in which the main thread was ready to run, but waited for its core
+    stolen: float  # time in which the hypervisor gave a core to other machines: mean over cores
 
     @classmethod
     def now(cls, proc: Path = PROC) -> "Usage":
@@ -35,7 +35,8 @@ class Usage(NamedTuple):
 
         Args:
             seconds: wall-clock time of the run.
-            grading: the part of `seconds` spent in grading. `waited` must not include it.
+            grading: the part of `seconds` spent in grading. The caller subtracts from `waited` what
+                the main thread waited during grading.
         """
         without_grading = seconds - grading
         if without_grading <= 0:
@@ -44,10 +45,10 @@ class Usage(NamedTuple):
 
 
 def read_waited_seconds(proc: Path = PROC) -> float:
-    """Return the seconds in which the main thread was ready, but its core ran something else.
+    """Return the seconds in which the main thread was ready to run, but waited for its core.
 
-    During grading this may be the run's own grader, which has sent its verdict but does not sleep
-    yet.
+    During grading the core may be in use by the run's own grader, which has sent its verdict, but
+    does not sleep yet.
     """
     with suppress(OSError):
         return int((proc / "self/schedstat").read_text().split()[1]) / 1e9

@@ -1,4 +1,4 @@
-"""Runs that were made elsewhere, as the source of a report: folders of results, and CSV files.
+"""Reads runs that were made elsewhere, for a report: from folders of results, and from CSV files.
 
 A folder has the runs/ and evaluations/ that this pipeline wrote on another server. A CSV file has a
 line for each run (`table`). The runs become one data frame (`pool`), like the one that
@@ -23,7 +23,7 @@ from rapid.config.specs import add_base_runs, list_table_runs
 from reports.collect import collect_rows
 from reports.contents import Content
 from reports.imported.pool import RunPool, locate_in
-from reports.imported.scope import PaperParams, derive_params
+from reports.imported.scope import PresentationParams, derive_params
 from reports.imported.table import describe_columns, raise_errors
 from reports.manifests import read_manifests
 from reports.report_data import ReportData
@@ -37,8 +37,8 @@ __all__ = [
     "remove_empty_tables",
 ]
 NO_SOURCE = "no source has this run"
-# Figure -> the column of the data frame from which it is drawn, and which a CSV file may lack. All
-# other figures are drawn from files in the folders of runs.
+# Name of a figure -> the column of the data frame from which it is drawn. A CSV file may lack this
+# column. All other figures are drawn from files in the folders of runs.
 FIGURE_COLUMNS = {
     "clipped": "clip_fraction",
     "length-and-time": "completion_length",
@@ -89,15 +89,16 @@ def read_sources(paths: Sequence[Path], config: Sequence[str] = ()) -> ImportedR
 
     Args:
         config: parameter files. If they have all parameters, as params.yaml has, these determine
-            which runs are shown. If they have only keys of `PaperParams`, all runs are shown.
+            which runs are shown. If they have only keys of `PresentationParams`, all runs are
+            shown.
 
     Raises:
-        BadFile: a file is damaged or has wrong values, or two sources have the same run, or
-            different problems for the same benchmark.
+        BadFile: a file is damaged or has wrong values, two sources have the same run, or two
+            sources have different problems for the same benchmark.
         BadParams: as `load_files`.
     """
     settings, pool = read(*config), RunPool()
-    is_complete = not settings.keys() <= PaperParams.model_fields.keys()
+    is_complete = not settings.keys() <= PresentationParams.model_fields.keys()
     params: Any = load_files(*config) if is_complete else None
     needed = add_base_runs(list_table_runs(params)) if is_complete else []
     for source in paths:
@@ -107,13 +108,13 @@ def read_sources(paths: Sequence[Path], config: Sequence[str] = ()) -> ImportedR
             pool.add_csv(source)
     raise_errors(pool.errors)
     if not is_complete:
-        paper = validate(PaperParams, settings, *config)
-        params = derive_params(pool.rows, paper, _count_demonstrations(pool))
+        presentation = validate(PresentationParams, settings, *config)
+        params = derive_params(pool.rows, presentation, _count_demonstrations(pool))
         algorithms = {run.algorithm for run in pool.rows}
         needed = [run for run in params.list_runs() if run.algorithm in algorithms]
     problems = {
-        name: pool.problems.get(name) or read_source(name, paths[0] / "data" / name, sizes.source)
-        for name, sizes in params.benchmarks.items()
+        name: pool.problems.get(name) or read_source(name, paths[0] / "data" / name, spec.source)
+        for name, spec in params.benchmarks.items()
     }
     absent = [run for run in needed if run not in pool.rows]
     rows = collect_rows(absent, Path(), locate_in(paths[0]), problems)
@@ -123,7 +124,7 @@ def read_sources(paths: Sequence[Path], config: Sequence[str] = ()) -> ImportedR
     row_by_run = pool.rows | dict(zip(absent, rows, strict=True))
     frame = pd.DataFrame([row_by_run[run] for run in needed])
     frame["label"] = frame.benchmark.map(lambda name: problems[name].label)
-    accuracies = {f"pass@{k}" for sizes in params.benchmarks.values() for k in sizes.pass_at}
+    accuracies = {f"pass@{k}" for spec in params.benchmarks.values() for k in spec.pass_at}
     frame = frame.reindex(columns=[*frame.columns, *sorted(accuracies - {*frame.columns})])
     shown = set(needed)
     unused = [run for run in pool.rows if run not in shown]

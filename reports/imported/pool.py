@@ -1,4 +1,4 @@
-"""Collects runs of several sources: folders of results of this pipeline, and CSV files."""
+"""Collects the runs of several sources: folders with results of this pipeline, and CSV files."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -21,7 +21,10 @@ from reports.imported.table import read_table
 
 @dataclass(frozen=True)
 class StatedSource(ProblemSource):
-    """Problems of which a file or folder states only a short name; "" if it states none."""
+    """Problems whose source is known only by the short name that a file or folder of runs states.
+
+    The name is "" if none is stated.
+    """
 
     file: str = ""
 
@@ -32,7 +35,7 @@ class StatedSource(ProblemSource):
 
     def describe(self) -> str:
         """Return the benchmark, the stated name, and the file that states it."""
-        stated = f"{self.name}, as stated in" if self.name else "problems not stated in"
+        stated = f"{self.name}, as stated in" if self.name else "source of problems not stated in"
         return f"{BENCHMARKS[self.benchmark].label}: {stated} {self.file}"
 
 
@@ -41,7 +44,7 @@ class RunPool:
     """The runs of all sources.
 
     Args:
-        rows: the row of each run in the data frame of `reports.collect`.
+        rows: for each run, its row for the data frame of `collect_runs`.
         locations: the location of each run (folder, or file and line), for messages.
         problems: the source of the problems of each benchmark.
         problem_locations: the location that states the source of each benchmark's problems.
@@ -60,9 +63,10 @@ class RunPool:
         """Add the runs of a folder.
 
         Args:
-            params: None adds all runs, except those of variants with changed parameters (whose
-                names have a comma).
-            needed: with `params`, only these runs are added.
+            params: the parameters of the report; None if they are to be derived from the runs. If
+                None, all runs are added, except those of variants with changed parameters, whose
+                names have a comma.
+            needed: the runs that are added if there are `params`.
         """
         finished = _list_finished(folder)
         runs = [run for run in finished if (run in needed if params else "," not in run.algorithm)]
@@ -100,10 +104,9 @@ class RunPool:
             self._add_run(run, empty_row | values | reasons | {"csv_file": str(file)}, location)
 
     def _add_run(self, run: Run, row: dict[str, Any], location: str) -> None:
-        """Add a run that no other source has.
+        """Add a run, and note an error if another source has it too.
 
-        The evaluation of the model before training may be in several folders, if its scores are the
-        same there.
+        The model before training may be in several sources, if its scores are the same there.
         """
         first = self.rows.setdefault(run, row)
         is_same = first is row or (run.algorithm == BASE and row["scores"] == first["scores"] != {})
@@ -113,7 +116,7 @@ class RunPool:
         self.locations.setdefault(run, location)
 
     def _add_problems(self, problems: ProblemSource, location: str) -> None:
-        """Add a benchmark's problems; note an error if another source has different problems."""
+        """Add a benchmark's problems, and note an error if another source has different ones."""
         first = self.problems.setdefault(problems.benchmark, problems)
         first_location = self.problem_locations.setdefault(problems.benchmark, location)
         if not is_same_source(problems, first):
@@ -126,7 +129,10 @@ class RunPool:
 
 
 def is_same_source(first: ProblemSource, second: ProblemSource) -> bool:
-    """Return whether two sources have the same digests, or the same label if one has no digest."""
+    """Return whether two sources have the same problems.
+
+    Their digests are compared, or their labels if a source has no digests.
+    """
     if not (first.prepared and second.prepared):
         return first.label == second.label
     return all(first.get_part(name) == second.get_part(name) for name in ("train", "test"))
@@ -146,7 +152,9 @@ def _list_finished(folder: Path) -> list[Run]:
                 _, names = parse_folder(manifest.parent.relative_to(folder).as_posix())
                 runs[Run(**names | {"seed": int(names["seed"])})] = None
             except ValueError as error:
-                raise BadFile(f"{manifest}: is of no run of this project: {error}") from None
+                raise BadFile(
+                    f"{manifest}: its folder is not that of a run of this project: {error}"
+                ) from None
     if not runs:
         raise BadFile(f"{folder}: has no finished job in runs/ or evaluations/")
     return list(runs)

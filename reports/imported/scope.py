@@ -27,17 +27,17 @@ from reports.statistics.pairs import PASS_AT
 Rows = Mapping[Run, Mapping[str, Any]]  # run -> its row in the data frame of `collect_runs`
 
 
-class PaperParams(Section):
-    """The keys of params.yaml that cannot be derived from runs."""
+class PresentationParams(Section):
+    """The name and layout of a report: the keys of params.yaml that cannot be derived from runs."""
 
     name: NameWithoutDots | None = None
     report: ReportParams = ReportParams()
 
 
 class ImportedParams(Params):
-    """The part of params.yaml that reports read; no other field is set.
+    """The part of params.yaml that reports read. Other fields are not set.
 
-    Models and algorithms may have names that the project does not have.
+    Models and algorithms may have names that the project does not know.
     """
 
     sft: Any
@@ -63,12 +63,14 @@ def build_run(benchmark: str, model: str, algorithm: str, seed: int) -> Run:
     return Run.model_construct(benchmark=benchmark, model=model, algorithm=algorithm, seed=seed)
 
 
-def derive_params(rows: Rows, paper: PaperParams, demonstrations: int) -> ImportedParams:
+def derive_params(
+    rows: Rows, presentation: PresentationParams, demonstrations: int
+) -> ImportedParams:
     """Return the parameters of a report of these runs.
 
-    Table 1 (all algorithms on all benchmarks) has the model with the most benchmarks; if there are
-    several, the one with the most runs. Table 2 has the other models, on the benchmark on which
-    they have the most runs.
+    Table 1 (all algorithms on all benchmarks) has the model with runs on the most benchmarks. If
+    several models have equally many, it has the one of these with the most runs. Table 2 has the
+    other models, on the benchmark on which they have the most runs.
 
     Args:
         demonstrations: number of demonstrations generated for SFT; 0 if a teacher model wrote them.
@@ -95,7 +97,7 @@ def derive_params(rows: Rows, paper: PaperParams, demonstrations: int) -> Import
     )
     starts = (row["start"] for row in rows.values() if row["start"] != BASE)
     return ImportedParams.model_construct(
-        **dict(paper),
+        **dict(presentation),
         tables=tables,
         benchmarks={
             name: BenchmarkParams.model_construct(pass_at=_list_ks(rows, name))
@@ -130,7 +132,7 @@ def sort_algorithms(names: Iterable[str]) -> list[str]:
 
 
 def parse_h(name: str) -> int:
-    """Return the H in the name of an algorithm; 1 if the project does not have the algorithm."""
+    """Return the H in the name of an algorithm; 1 if the algorithm is not one of the project's."""
     is_known = any(algorithm.matches_name(name) for algorithm in ALGORITHMS.values())
     return parse(name).H if is_known else 1
 

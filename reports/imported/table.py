@@ -1,6 +1,6 @@
-"""Reads runs from a CSV file with a line for each run, and declares its columns.
+"""Reads runs from a CSV file with a line for each run, and declares the columns of such a file.
 
-An error message lists all wrong values of a file. A byte order mark and the line ends of any system
+An error message lists the wrong values of a file. A byte order mark and the line ends of any system
 are accepted. A file with semicolons is rejected, because its numbers may have decimal commas.
 """
 
@@ -19,12 +19,12 @@ from rapid.artifacts.files import BadFile
 from rapid.benchmarks import BENCHMARKS
 from rapid.config.sections import BASE
 from rapid.settings import LARGEST, describe_invalid
-from rapid.text import suggest_name
+from rapid.text import join_words, suggest_name
 from reports.render.tex import list_unprintable
 
 PASS_AT = re.compile(r"pass@([1-9][0-9]{0,5})")
 NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
-MAX_ERRORS = 20  # in a message
+MAX_ERRORS = 20  # largest number of errors that a message lists
 
 
 class InvalidValue(ValueError):
@@ -97,7 +97,7 @@ def _parse_algorithm(text: str) -> str:
 
 
 class CsvColumn(NamedTuple):
-    """A column: a description of its values, and the function that parses a value."""
+    """A column of a file: a description of its values, and the function that parses a value."""
 
     description: str
     parse: Callable[[str], Any]
@@ -106,11 +106,11 @@ class CsvColumn(NamedTuple):
 _parse_count = partial(_parse_number, low=1, is_integer=True)
 ACCURACY = CsvColumn("accuracy, a share from 0 to 1", _parse_share)
 COLUMNS = {
-    "benchmark": CsvColumn(", ".join(BENCHMARKS), _parse_benchmark),
-    "model": CsvColumn("as tables print it", _parse_text),
+    "benchmark": CsvColumn(join_words([*BENCHMARKS], "or"), _parse_benchmark),
+    "model": CsvColumn("the model's name, as tables print it", _parse_text),
     "algorithm": CsvColumn(
-        f"as in params.yaml; {BASE} is the model before training; any other name is printed as it "
-        "stands",
+        f"a name as in params.yaml; {BASE} is the model before training; any other name is printed "
+        "as it stands",
         _parse_algorithm,
     ),
     "seed": CsvColumn("a whole number", partial(_parse_number, high=LARGEST, is_integer=True)),
@@ -137,13 +137,13 @@ COLUMNS = {
         partial(_parse_number, high=1, is_exclusive=True),
     ),
 }
-RUN_COLUMNS = ("benchmark", "model", "algorithm", "seed")  # name a run; never empty
-REQUIRED = (*RUN_COLUMNS, "runtime")  # columns, with one of pass@k
-SETTINGS = ("problems", "samples", "temperature", "top_p")  # a run has all of them or none
+RUN_COLUMNS = ("benchmark", "model", "algorithm", "seed")  # identify a run, and are never empty
+REQUIRED = (*RUN_COLUMNS, "runtime")  # a file has these columns, and at least one pass@k
+SETTINGS = ("problems", "samples", "temperature", "top_p")  # a run has all of these or none
 
 
 class CsvRun(NamedTuple):
-    """A run in the file: the number of its line, and its values by column, without empty ones."""
+    """A run in a file: the number of its line, and its values by column, without empty values."""
 
     line: int
     values: Mapping[str, Any]
@@ -167,11 +167,11 @@ def read_table(file: Path) -> list[CsvRun]:
     """
     lines = _split_lines(file)
     number, header = next(lines, (1, [""]))
-    runs, errors = [], [f"{file}:{number}: {problem}" for problem in _check_header(header)]
+    runs, errors = [], [f"{file}:{number}: {error}" for error in _check_header(header)]
     for number, cells in lines if not errors else ():
-        values, problems = _read_values(header, cells)
+        values, line_errors = _read_values(header, cells)
         runs.append(CsvRun(number, values))
-        errors += [f"{file}:{number}: {problem}" for problem in problems]
+        errors += [f"{file}:{number}: {error}" for error in line_errors]
     raise_errors(errors)
     if not runs:
         raise BadFile(f"{file}: has no runs below the names of the columns")
@@ -191,7 +191,7 @@ def _split_lines(file: Path) -> Iterator[tuple[int, list[str]]]:
     try:
         text = file.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise BadFile(f"{file}: is not UTF-8, as which CSV is read: {error}") from None
+        raise BadFile(f"{file}: is not valid UTF-8, the encoding of CSV files: {error}") from None
     except OSError as error:
         raise BadFile(f"{file}: cannot be read: {error.strerror}") from None
     reader, number = csv.reader(io.StringIO(text, newline=""), strict=True), 1
@@ -228,19 +228,19 @@ def _read_values(header: list[str], cells: list[str]) -> tuple[dict[str, Any], l
     """Return the values of a line by column, and the errors in them."""
     if len(cells) != len(header):
         return {}, [f"has {len(cells)} values for {len(header)} columns"]
-    values, problems = {}, []
+    values, errors = {}, []
     for name, text in zip(header, cells, strict=True):
         column = COLUMNS.get(name, ACCURACY)
         if not text:
-            problems += (
+            errors += (
                 [f"{name}: is empty; write {column.description}"] if name in RUN_COLUMNS else []
             )
             continue
         try:
             values[name] = column.parse(text)
         except InvalidValue as error:
-            problems.append(describe_invalid(name, text, str(error)))
-    return values, problems or list(_check_combination(values))
+            errors.append(describe_invalid(name, text, str(error)))
+    return values, errors or list(_check_combination(values))
 
 
 def _check_combination(values: Mapping[str, Any]) -> Iterator[str]:

@@ -12,7 +12,8 @@ def split_columns(widths: Sequence[int], max_width: int) -> list[list[int]]:
     """Distribute columns over panels, so that each panel fits a width.
 
     Args:
-        widths: of the columns, in any unit. A column wider than `max_width` gets its own panel.
+        widths: the width of each column, in the unit of `max_width`. A column wider than
+            `max_width` gets its own panel.
 
     Returns:
         For each panel the positions of its columns.
@@ -32,7 +33,7 @@ def load_template(name: str, filters: dict[str, Callable], **options) -> jinja2.
     """Return a Jinja template of this package, in which an undefined variable is an error.
 
     Args:
-        options: of `jinja2.Environment`.
+        options: further arguments of `jinja2.Environment`.
     """
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("reports.render"),

@@ -16,7 +16,7 @@ PROBLEMS = "Problems"  # title of the last column
 def render(table: Table) -> str:
     """Return a line with the column titles, and a line for each row.
 
-    A row without a label continues the row above, and gets its label.
+    A row without a label continues the row above, and is printed with that row's label.
     """
     stream, label = io.StringIO(), ""
     writer = csv.writer(stream, lineterminator="\n")

@@ -1,4 +1,4 @@
-"""Lays out tables on the pages of a paper: chooses width and size of type, splits tall tables.
+"""Lays out tables on the pages of a paper: chooses their width and type size, splits tall tables.
 
 LaTeX does not split a float that is too large for a page, and only warns in its log. So the size of
 a table is estimated here from its texts. The estimate is an upper bound for usual texts: a
@@ -14,11 +14,11 @@ from reports.paper_style import POINTS_PER_INCH, PaperStyle
 from reports.render import split_columns
 from reports.tables.table import Cell, Row, Table
 
-CHARACTER, LINE = 0.52, 1.2  # width of a character and height of a line, per size of type
+CHARACTER, LINE = 0.52, 1.2  # width of a character and height of a line, relative to type size
 GAP = 8.0  # points between two columns: twice the \tabcolsep that the template sets
 SMALL_LINE_SIZE = 0.8  # size of the further lines of a cell, relative to the table's size of type
-RULES = 16.0  # points of the horizontal lines of a tabular and the space around them
-# LaTeX's size command -> size relative to the text's, for tables, largest first.
+RULES = 16.0  # height in points of the horizontal lines of a tabular and the space around them
+# Type sizes of tables, largest first: LaTeX's size command -> size relative to the text's type.
 SIZES = {"small": 0.9, "footnotesize": 0.8}
 LEGEND = " " * 90  # as long as the explanation of marks that the template adds to a caption
 MAX_FILL = 0.85  # largest share of a page's height that a float may take
@@ -26,7 +26,7 @@ MAX_FILL = 0.85  # largest share of a page's height that a float may take
 
 @dataclass(frozen=True)
 class Panel:
-    """A tabular with some groups of columns (by position) and some rows of a table."""
+    """A tabular with some groups of columns of a table, by position, and some of its rows."""
 
     groups: list[int]
     rows: list[Row]
@@ -68,30 +68,30 @@ def lay_out(table: Table, notes: Sequence[Note], style: PaperStyle) -> list[Floa
         notes: the paragraphs below the table.
     """
     environment, size, points, width = _choose_width(table, style)
-    line = LINE * style.type_size
+    line_height = LINE * style.type_size
     floats = [Float(environment, size)]
-    page = MAX_FILL * style.text_height * POINTS_PER_INCH
+    page_height = MAX_FILL * style.text_height * POINTS_PER_INCH
     caption = [table.full_caption, LEGEND, *(table.notes if style.notes == "caption" else [])]
-    height_left = page - _measure_paragraph(" ".join(caption), style.type_size, width)
+    height_left = page_height - _measure_paragraph(" ".join(caption), style.type_size, width)
 
     def turn_page() -> float:
-        """Begin a new piece; return the height left on its page below "Table 1, continued."."""
+        """Begin a new piece, and return the height left below its line "Table 1, continued."."""
         floats.append(Float(environment, size, is_first=False))
-        return page - line
+        return page_height - line_height
 
-    columns = [_measure_group(table, position, points) for position in range(len(table.groups))]
-    head = RULES + 2 * LINE * points
-    for groups in split_columns(columns, width - _measure_labels(table, points)):
+    widths = [_measure_group(table, position, points) for position in range(len(table.groups))]
+    head_height = RULES + 2 * LINE * points
+    for groups in split_columns(widths, width - _measure_labels(table, points)):
         rows = list(table.rows)
         while rows:
             heights = [_measure_row(row, groups, points) for row in rows]
-            count = _count_fitting(heights, height_left - head)
+            count = _count_fitting(heights, height_left - head_height)
             if not count and floats[-1].panels:
                 height_left = turn_page()
                 continue
             count = max(1, count)  # a row taller than a page gets a page of its own
             floats[-1].panels.append(Panel(groups, rows[:count]))
-            height_left -= head + sum(heights[:count])
+            height_left -= head_height + sum(heights[:count])
             rows = rows[count:]
     for note in notes:
         height = _measure_paragraph(
@@ -105,7 +105,7 @@ def lay_out(table: Table, notes: Sequence[Note], style: PaperStyle) -> list[Floa
 
 
 def _choose_width(table: Table, style: PaperStyle) -> tuple[str, str, float, float]:
-    """Return a table's environment and size command, and its size of type and width in points.
+    """Return a table's environment and size command, and its type size and width, both in points.
 
     The narrowest environment in which all columns fit beside each other is chosen, with the largest
     type that fits. If they fit in no environment, the widest is chosen with the smallest type.
@@ -123,7 +123,7 @@ def _choose_width(table: Table, style: PaperStyle) -> tuple[str, str, float, flo
 
 
 def _measure_labels(table: Table, points: float) -> float:
-    """Return the width in points of the column of row labels, at a size of type in points."""
+    """Return the width in points of the column of row labels, in type of this size in points."""
     longest = max(map(len, [table.stub, *(row.label for row in table.rows)]))
     return GAP + CHARACTER * points * longest
 

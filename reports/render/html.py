@@ -1,9 +1,9 @@
 """Renders report.html: the whole report in one file that opens offline.
 
 Styles and figures are embedded. A click on a number in a table opens a box with the values of its
-runs. A button below a table opens its text in another format. Both boxes are popovers, which need
-no script. The only script copies the text to the clipboard in place of opening it. Links to the
-files of runs are relative.
+runs. A button below a table opens a box with the table's text in another format. Both boxes are
+popovers, which need no script. With the page's only script, the button copies this text to the
+clipboard instead. Links to the files of runs are relative.
 """
 
 import base64
@@ -31,7 +31,7 @@ from reports.statistics.pairs import PASS_AT
 from reports.tables import claims
 from reports.tables.table import MISSING, Table
 
-FIGURE_SCALE = 1.4  # magnifies figures, whose type is sized for print
+FIGURE_SCALE = 1.4  # magnifies figures, because their type is sized for print
 MAX_LISTED_SEEDS = 5  # more consecutive seeds are printed as a range
 LONE_H = re.compile(r"(?<![\w.-])H(?![\w-])")  # the variable H, not the letter in Nemotron-H-8B
 # Verdict of a claim -> its class in report.css, and the sign before it.
@@ -51,7 +51,7 @@ def render(
     Args:
         figures: by name.
         images: the same figures as SVG, by name.
-        folder: of report.html, to which links are relative.
+        folder: the folder of report.html, to which links are relative.
     """
     frame, root, params = data.frame, data.root.resolve(), data.params
     tables = [*content.results, *content.appendix]
@@ -150,7 +150,7 @@ def render_prose(text: str, anchors: dict[int, str]) -> Markup:
 
     Args:
         anchors: ids of the tables by number. "Table 8" becomes a link if a no-break space stands
-            before the number; with a common space it is a table of the paper.
+            before the number. With a common space it is a table of the paper, and is not linked.
     """
 
     def to_link(match: re.Match) -> str:

@@ -48,7 +48,7 @@ def render(
         keep_trailing_newline=True,
         autoescape=False,
     )
-    pieces = [(table, lay_out(table, _notes_below(table, style), style)) for table in tables]
+    pieces = [(table, lay_out(table, _list_notes_below(table, style), style)) for table in tables]
     at_end = _collect_notes(tables) if style.notes == "end" else {}
     experiment = prefix if prefix != DEFAULT_PREFIX else ""
     return template.render(
@@ -56,7 +56,7 @@ def render(
     )
 
 
-def _notes_below(table: Table, style: PaperStyle) -> list[Note]:
+def _list_notes_below(table: Table, style: PaperStyle) -> list[Note]:
     """Return the paragraphs below a table: notes if the style puts them there, and footnotes."""
     notes = [Note(" ".join(table.notes))] if table.notes and style.notes == "below" else []
     if style.notes in ("below", "caption"):

@@ -75,7 +75,10 @@ _ACCENTS = {
 
 
 def escape(text: str) -> str:
-    """Return TeX that prints a text; a character that TeX's fonts lack is printed as U+4E2D."""
+    """Return TeX that prints a text.
+
+    A character that TeX's fonts lack is printed as its code, such as U+4E2D.
+    """
     text = escape_control_chars(unicodedata.normalize("NFC", text))
     words = (
         "~" if part == "\N{NO-BREAK SPACE}" else " " if part.isspace() else _escape_word(part)
@@ -87,7 +90,7 @@ def escape(text: str) -> str:
 
 
 def list_unprintable(text: str) -> list[str]:
-    """Return the distinct characters of a text that `escape` prints by their code only."""
+    """Return the distinct characters of a text for which `escape` prints only their code."""
     text = unicodedata.normalize("NFC", text)
     return [char for char in dict.fromkeys(text) if not char.isspace() and _to_tex(char) is None]
 

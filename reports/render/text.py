@@ -46,7 +46,7 @@ def _render_columns(labels: list[str], texts: list[list[str]]) -> str:
     """Return columns beside the row labels, in as many panels below each other as they need.
 
     Args:
-        labels: the heading and labels of the rows.
+        labels: the column of row labels, with its heading first.
         texts: for each column its title and cells.
     """
     first, *widths = (2 + max(map(len, column)) for column in [labels, *texts])

@@ -1,8 +1,9 @@
 """The tables of the arena's preregistered claims, with their verdicts.
 
 The arena compares many algorithms, each with a tuned learning rate (docs/arena.md). A field of the
-arena has the algorithms that are compared on one benchmark. `reports.outcomes` computes the end
-points that are compared.
+arena has the algorithms that are compared on one benchmark. A claim compares two algorithms by an
+end point: the time to a target accuracy, the final accuracy, or the accuracy in equal time.
+`reports.outcomes` computes the end points.
 """
 
 from collections.abc import Sequence
@@ -52,6 +53,7 @@ class JudgedClaim:
     """A preregistered claim with its estimate and verdict.
 
     Args:
+        estimate: the comparison of the claim's two algorithms.
         p: adjusted for all tests of all claims. The null hypothesis is that there is no difference,
             or for a claim of equivalence that the difference is at least the margin.
         detectable: the smallest effect that the test detects with a power of 80 %, see
@@ -94,8 +96,9 @@ def judge_claims(fields: Sequence[FieldOutcomes]) -> list[JudgedClaim]:
             estimate = outcomes.compare(claim.ours, claim.theirs, claim.by)
             tests = list_tests(claim, estimate, outcomes.data.params.arena.margin)
             undecided.append(JudgedClaim(outcomes, claim, estimate, tests))
-    alpha = (1 - CONFIDENCE_LEVEL) / max(1, sum(len(claim.tests) for claim in undecided))
-    decisions = decide_claims([claim.tests for claim in undecided])
+    test_count = sum(len(judged_claim.tests) for judged_claim in undecided)
+    alpha = (1 - CONFIDENCE_LEVEL) / max(1, test_count)
+    decisions = decide_claims([judged_claim.tests for judged_claim in undecided])
     judged_claims = []
     for judged_claim, (p, verdict) in zip(undecided, decisions, strict=True):
         claim, estimate, detectable = judged_claim.claim, judged_claim.estimate, None
@@ -106,15 +109,15 @@ def judge_claims(fields: Sequence[FieldOutcomes]) -> list[JudgedClaim]:
 
 
 def list_tests(claim: Claim, estimate: Estimate, margin: float) -> Tests:
-    """Return the tests of a claim, each as its p and the verdict if that p is small.
+    """Return the tests of a claim, each as its p and the verdict if p is small.
 
     A claim of a difference has one test. A claim of equivalence has two: of equivalence, and of a
     difference. Without an interval there is no test.
     """
     if estimate.p_at is None:
         return []
-    limit = "below" if claim.by == "seconds" else "above"
-    p, verdict = build_test(estimate, **{limit: NO_EFFECT[claim.by]})
+    better_side = "below" if claim.by == "seconds" else "above"
+    p, verdict = build_test(estimate, **{better_side: NO_EFFECT[claim.by]})
     if claim.expect == "better":
         return [(p, verdict)]
     return [(compute_equivalence_p(estimate, margin), HOLDS), (p, FAILS)]
@@ -196,14 +199,17 @@ def _build_detectable_cell(judged_claim: JudgedClaim) -> Cell:
 
 
 def summarize(data: ReportData, judged_claims: list[JudgedClaim]) -> str:
-    """Return the report's first paragraph: the best algorithms, and how many claims hold."""
+    """Return the report's first paragraph: ranks of algorithms, and the number of each verdict.
+
+    The algorithms are the best of each field, and the one that the field's first claim is about.
+    """
     sentences = []
     for outcomes in list_fields(data):
-        first = rank_algorithms(outcomes)[0]
+        best = rank_algorithms(outcomes)[0]
         claimed = [claim.ours for claim in outcomes.field.claims[:1]]
         sentences += [
             describe_rank(outcomes, name)
-            for name in dict.fromkeys([first, *claimed])
+            for name in dict.fromkeys([best, *claimed])
             if len(outcomes.outcomes[name].seconds)  # skips algorithms without runs
         ]
     counts = count_verdicts(judged_claim.verdict for judged_claim in judged_claims).values()

@@ -53,7 +53,8 @@ def build_test(
     """Return the test of a claim: its two-sided p, and the verdict if p is small.
 
     The claim is that the true value lies between `above` and `below`. p is for the hypothesis that
-    the true value is at the limit. If the estimate lies between two limits, it is the larger p.
+    the true value is at the limit. If the estimate lies between two limits, the larger of their two
+    p is returned.
     """
     if above < estimate.value < below:
         return max(estimate.p_at(limit) for limit in (above, below) if math.isfinite(limit)), HOLDS
@@ -61,7 +62,7 @@ def build_test(
 
 
 def decide_claims(tests_by_claim: Sequence[Tests]) -> list[tuple[float | None, str]]:
-    """Return p and verdict of each claim, with p adjusted for all tests by Holm's method.
+    """Return the p and verdict of each claim, with p adjusted for all tests by Holm's method.
 
     The first test of a claim with p <= 0.05 decides. If there is none the claim is open, with the p
     of its first test. A claim without tests has no p and is untested.
@@ -113,13 +114,13 @@ def build_p_cell(p: float | None) -> Cell:
 
 @dataclass(frozen=True)
 class Evidence:
-    """A row of the table of claims.
+    """A row of the table of claims: what the runs, and the paper, say about a claim.
 
     Args:
-        estimate: from the runs.
+        estimate: computed from the runs.
         show: prints the estimate and the paper's value.
         paper_value: None if the paper has no value.
-        sources: the values of the runs.
+        sources: the values of the runs from which the estimate is computed.
         p: adjusted by Holm's method.
     """
 
@@ -188,6 +189,7 @@ class PaperClaim:
         return [build_test(estimate, self.above, self.below)] if estimate.p_at else []
 
     def _collect_from(self, data: ReportData, runs: BenchmarkRuns) -> list[Evidence]:
+        """Return the rows for one benchmark and model, still without tests."""
         if self.correlate or self.average:
             return [self._summarize_over_h(data, runs)]
         if "{h}" in self.reference:
@@ -197,6 +199,7 @@ class PaperClaim:
         return [self._compare(runs, column, ours, self.reference) for column in columns]
 
     def _list_columns(self, data: ReportData, runs: BenchmarkRuns) -> list[Column]:
+        """Return the columns with the metrics that the claim compares."""
         accuracies = list_accuracy_columns(data.params, runs.benchmark)
         if self.compare == "accuracy":
             return accuracies if runs.is_main_model else accuracies[:1]
@@ -210,7 +213,7 @@ class PaperClaim:
 
         Args:
             column: the metric.
-            suffix: of the row's label.
+            suffix: text that is added to the row's label.
         """
         comparison = Comparison(runs, column, ours, reference)
         is_accuracy = column.metric.startswith(pairs.PASS_AT)
@@ -226,7 +229,7 @@ class PaperClaim:
         )
 
     def _compare_at_each_h(self, data: ReportData, runs: BenchmarkRuns) -> list[Evidence]:
-        """Return a row for each H (steps per inference batch) with runs of RAPID and reference."""
+        """Return a row for each H (steps per inference batch) at which RAPID and reference ran."""
         column, rows = list_accuracy_columns(data.params, runs.benchmark)[0], []
         seeds = list(data.frame.seed.unique())
         for h in data.frame.H.dropna().sort_values().astype(int).unique():
@@ -241,7 +244,7 @@ class PaperClaim:
         metric = self.correlate or self.average
         sweep = data.h_sweeps[runs.benchmark]
         if self.average:
-            no_value = Estimate(None, reason="no run has a share of weights")
+            no_value = Estimate(None, reason="no run has a share of clipped weights")
             estimate = estimates.estimate_mean(sweep[metric], pairs.SHARE_BOUNDS) or no_value
             show, paper_value = formats.percent, self.paper_value
         else:
@@ -254,12 +257,13 @@ class PaperClaim:
 
 
 def select_rapid(runs: BenchmarkRuns, preferred: str = "") -> str:
-    """Return the RAPID that a claim compares: the preferred one, or the one with the smallest H.
+    """Return the name of the RAPID variant that a claim compares.
 
-    If the runs have no RAPID, the paper's RAPID with the smallest H is returned.
+    It is the preferred variant if the runs have it, or else their variant with the smallest H. If
+    the runs have no RAPID, it is the paper's variant with the smallest H.
 
     Args:
-        preferred: by default the RAPID that is fastest on the benchmark in the paper.
+        preferred: by default the variant that is fastest on the benchmark in the paper.
     """
     preferred = preferred or paper.find_best(runs.benchmark, paper.RAPIDS, "runtime")
     names = runs.rapid_algorithms
@@ -272,7 +276,7 @@ def select_rapid(runs: BenchmarkRuns, preferred: str = "") -> str:
 
 @cache
 def load_claims() -> list[list[PaperClaim]]:
-    """Return the claims of claims.yaml in families: p is adjusted for all claims of a family."""
+    """Return the claims of claims.yaml in families, for each of which p is adjusted together."""
     return [_expand_claim(**row) for row in yaml.safe_load(FILE.read_text(encoding="utf-8"))]
 
 
@@ -310,7 +314,7 @@ def build_claims_table(
 
     Args:
         name: the name of the table in captions.yaml.
-        families: p is adjusted for all claims of a family.
+        families: the claims; p is adjusted for all claims of a family together.
         arguments: further arguments of `build_table`.
     """
     sections = []

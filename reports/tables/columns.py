@@ -1,4 +1,6 @@
-"""The columns of tables whose rows are algorithms. To add one, define it and name it in a table.
+"""The columns of tables whose rows are algorithms.
+
+To add a column, define it here, and add it to the columns of a table in `results` or `studies`.
 
 A `Column` declares its title and metric, how its values are printed, ranked and compared, which
 algorithms have a value, and a note for below the table.
@@ -28,7 +30,9 @@ from reports.tables.layout import build_table
 from reports.tables.notes import collect_run_facts, collect_sft_facts, render_notes
 from reports.tables.table import MISSING, NOT_APPLICABLE, Cell, Source, Table, format_interval
 
-MIN_RUNS = 5  # of an algorithm in a test, because fewer runs hardly ever show a difference
+# Algorithms with fewer runs are not compared with the best, because a test would hardly ever be
+# significant.
+MIN_RUNS = 5
 
 
 @dataclass(frozen=True)
@@ -36,10 +40,11 @@ class Pairing:
     """The comparison of two algorithms in a metric.
 
     Args:
-        compare_runs: returns the comparison of the first runs with the second ones, in a metric.
-        compare_means: returns the comparison of two means, for the paper's, which have no runs.
-        show: prints a comparison.
-        no_difference: the value of a comparison of two equal algorithms.
+        compare_runs: takes the runs of two algorithms and a metric, and returns the estimated
+            difference or ratio of the first to the second.
+        compare_means: the same for two means, such as the paper's, of which there are no runs.
+        show: prints a difference or ratio.
+        no_difference: its value for two equal algorithms.
     """
 
     compare_runs: Callable[[pd.DataFrame, pd.DataFrame, str], Estimate | None]
@@ -90,10 +95,11 @@ class Column:
 
     Args:
         metric: column of the data frame of `collect_runs`: pass@1, runtime, staleness, ...
-        show: prints a mean, and with the argument `mean` the standard deviation of that mean.
+        show: prints a mean. Given the argument `mean`, it prints the standard deviation that stands
+            beside this mean.
         best: whether the highest or lowest value is marked best; "" ranks no values.
-        paired: how the best algorithm is compared with the others; if None, no value is marked as
-            within noise of the best.
+        paired: how two algorithms are compared; if None, no value is marked as within noise of the
+            best.
         note: a sentence below the table, in which {title} stands for the title.
         applies: returns whether an algorithm has this metric; the cells of the others are N/A.
         choose_format: takes all means of the column and returns the format for them, for example
@@ -180,8 +186,9 @@ class Column:
         return "; ".join(filter(None, [missing, distorted]))
 
     def is_within_noise(self, runs: pd.DataFrame, best: pd.DataFrame) -> bool:
-        """Return whether the interval of the paired comparison with the best contains equality.
+        """Return whether these runs do not differ significantly from those of the best algorithm.
 
+        This means that the interval of their paired comparison contains the value of no difference.
         False if there is no interval, or if there are fewer than `MIN_RUNS` runs, which cannot rule
         out a difference.
         """
@@ -230,7 +237,7 @@ def remove_rounding_errors(value: float) -> float:
 
 
 def explain_missing_runs(runs: pd.DataFrame, metrics: Sequence[str]) -> str:
-    """Return a footnote on the runs that lack one of the metrics, with reasons; "" if none does."""
+    """Return a footnote on the runs that lack one of the metrics, with reasons; "" if none do."""
     reasons = []
     for _, run in runs.iterrows():
         run_reasons = [explain_missing(run, metric) for metric in metrics if pd.isna(run[metric])]
@@ -298,7 +305,7 @@ DIVERSITY = [
 def render_column_notes(
     columns: Sequence[Column], runs: pd.DataFrame, algorithms: Sequence[str]
 ) -> list[str]:
-    """Return the notes below a table about its columns, each once."""
+    """Return the notes about these columns for below a table, without repetitions."""
     facts, sentences = collect_run_facts(runs), []
     for column in columns:
         notes = [column.note.format(title=column.title)]

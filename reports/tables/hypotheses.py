@@ -58,7 +58,7 @@ class HypothesisTest:
 
     @property
     def tests(self) -> Tests:
-        """The p and verdict of the contrast's limit; none without an interval."""
+        """The test of the contrast against its limit; no test if the estimate has no interval."""
         if self.estimate is None or self.estimate.p_at is None:
             return []
         return [build_test(self.estimate, self.hypothesis.above, self.hypothesis.below)]
@@ -100,7 +100,7 @@ def build_hypotheses_table(data: ReportData, studies: Sequence[StudyRuns], numbe
         "Estimate": HypothesisTest.build_estimate_cell,
         "p": lambda test: build_p_cell(test.p),
         "Verdict": lambda test: Cell(test.verdict),
-        "Seen from": HypothesisTest.build_distance_cell,
+        "Detectable": HypothesisTest.build_distance_cell,
     }
     sections = [
         [(test.label, test) for test in tests if test.hypothesis is hypothesis]
@@ -125,6 +125,7 @@ def judge_hypotheses(data: ReportData, studies: Sequence[StudyRuns]) -> list[Hyp
 
     @cache
     def find_clusters(benchmark: str) -> dict[str, str] | None:
+        """Return the cluster of each problem by id; None if problems are not generated."""
         return draw_skeletons(data, benchmark) if is_generated(data, benchmark) else None
 
     undecided = []
@@ -150,11 +151,11 @@ def judge_hypotheses(data: ReportData, studies: Sequence[StudyRuns]) -> list[Hyp
 
 
 def count_tests(params: Params) -> int:
-    """Return the number of tests of all hypotheses: one for each of their studies."""
+    """Return the number of tests of all hypotheses: one for each study that a hypothesis names."""
     return sum(len(hypothesis.studies) for hypothesis in params.studies.hypotheses.values())
 
 
 def is_generated(data: ReportData, benchmark: str) -> bool:
-    """Return whether the problems of a benchmark are generated, so that they form clusters."""
+    """Return whether a benchmark's problems are generated; only generated ones have clusters."""
     source = data.problems[benchmark]
     return source.kind == "made" and source.prepared is not None

@@ -112,7 +112,7 @@ class Comparison:
 
     @property
     def p(self) -> float | None:
-        """The p of no difference; None if the estimate has no interval."""
+        """p for the hypothesis of no difference; None if the estimate has no interval."""
         if self.estimate is None or self.estimate.p_at is None:
             return None
         return self.estimate.p_at(self.column.paired.no_difference)
@@ -145,9 +145,9 @@ def build_comparisons_table(data: ReportData) -> Table:
     comparisons: list[Comparison] = []
     for runs in data.runs_by_benchmark.values():
         for column in (*list_accuracy_columns(data.params, runs.benchmark), RUNTIME):
-            of_column = {rapid: Comparison(runs, column, rapid) for rapid in runs.rapid_algorithms}
-            comparisons += of_column.values()
-            build_cell = partial(_build_comparison_cell, of_column)
+            by_rapid = {rapid: Comparison(runs, column, rapid) for rapid in runs.rapid_algorithms}
+            comparisons += by_rapid.values()
+            build_cell = partial(_build_comparison_cell, by_rapid)
             groups.setdefault(runs.label, {})[column.title] = apply_by_row(build_cell)
     rapid_algorithms = list(dict.fromkeys(comparison.ours for comparison in comparisons))
     ps = np.array([comparison.p for comparison in comparisons if comparison.p is not None])
@@ -170,7 +170,8 @@ def _build_comparison_cell(comparisons: dict[str, Comparison], rapid: str) -> Ce
 def _describe_detectable_differences(comparisons: list[Comparison]) -> list[str]:
     """Return the smallest difference in Pass@1 that a comparison detects, for each benchmark.
 
-    It is the median over H of the true difference that is detected with a power of 80 %.
+    The difference that is detected with a power of 80 % is computed at each H; the median over H is
+    returned.
     """
     by_label: dict[str, list[float]] = {}
     for comparison in comparisons:

@@ -45,10 +45,10 @@ def build_table(
     """Return a table.
 
     Args:
-        name: the name of the table in captions.yaml.
+        name: the name of the table in captions.yaml or arena_captions.yaml.
         sections: the rows, in sections with a horizontal line between them.
         benchmarks: the benchmarks that the table is about; by default all.
-        number: the number of the table, if captions.yaml has none.
+        number: the number of the table, if its entry there has none.
         named_notes: notes as (name, text), each of which is printed on a line of its own.
         facts: variables of the table's texts, in addition to the main model, the baseline and the
             first benchmark.

@@ -44,7 +44,7 @@ def render_notes(notes: Iterable[str], facts: dict[str, Any]) -> list[str]:
     """Return the rendered notes without the empty ones.
 
     Args:
-        notes: templates, or names of shared notes in captions.yaml.
+        notes: templates, or names of the shared notes of `load_descriptions`.
         facts: variables of the templates.
     """
     sentences = []
@@ -112,10 +112,10 @@ def collect_origin_facts(hardware: Iterable[str], commits: Iterable[str]) -> dic
 
 
 def collect_waiver_facts(waivers: Sequence[set[str]]) -> dict[str, Any]:
-    """Return how many jobs were allowed to lack a sandbox layer, and the keys that allowed it.
+    """Return how many jobs were allowed to run without a sandbox layer, and the keys that did so.
 
     Args:
-        waivers: for each job, the keys of `grading` in params.yaml that were set.
+        waivers: for each job, the keys of `grading` in params.yaml that allowed it.
     """
     keys = sorted(set().union(*waivers))
     return {
@@ -148,7 +148,10 @@ def collect_sft_facts(runs: pd.DataFrame) -> dict[str, Any]:
 
 
 def _describe_ungraded(runs: pd.DataFrame) -> list[str]:
-    """Return for each run how many completions have no verdict because the grader died, if any."""
+    """Return a text for each run and stage in which completions have no verdict.
+
+    It has the number of these completions. They have no verdict because the grader died on them.
+    """
     return [
         f"{reasons[INFRASTRUCTURE]} of {sum(reasons.values())} {stage} of "
         f"{labels.algorithm(run.algorithm)} on {run.label} ({run.model}, seed {run.seed})"

@@ -1,9 +1,10 @@
 """The table of training time by phase, which also predicts the times on other machines.
 
-The time of a run is that of sampling plus the rest: grading, backpropagation, copying weights. A
-larger H mainly shortens sampling, because more completions are sampled at once. For a machine on
-which sampling takes another share of PG's time, an algorithm's time is predicted from the factors
-by which it changes PG's sampling time and the rest here.
+A run spends its time on sampling and on the rest: grading, backpropagation, copying weights. A
+larger H mainly shortens sampling, because more completions are sampled at once. These runs show by
+which factor an algorithm changes PG's sampling time, and by which factor the rest of PG's time. The
+prediction for a machine on which sampling takes another share of PG's time assumes the same two
+factors there.
 """
 
 from collections.abc import Callable
@@ -21,12 +22,12 @@ from reports.tables.standings import rank_algorithms
 from reports.tables.table import MISSING, Cell, Table
 
 SAMPLING, TOTAL = "runtime.sampling", "runtime"
-SHARES = (0.25, 0.5, 0.75, 0.9)  # of sampling in PG's time, on other machines
+SHARES = (0.25, 0.5, 0.75, 0.9)  # shares of sampling in PG's time on other machines
 NO_PAIR = "no seed has runs of both on one kind of hardware"
 
 
 def build_phases_table(outcomes: FieldOutcomes, number: int) -> Table:
-    """Return the table of the algorithms that were run, in the order of the field's table."""
+    """Return the table of the algorithms that were run, in the order of `rank_algorithms`."""
     names = outcomes.data.params.arena.list_algorithms(outcomes.field)
     columns: dict[str, Callable[[str], Cell]] = {
         f"{phase.capitalize()} %": partial(_build_share_cell, outcomes, f"runtime.{phase}")
@@ -47,19 +48,19 @@ def build_phases_table(outcomes: FieldOutcomes, number: int) -> Table:
     )
 
 
-def predict_ratio(ours: pd.DataFrame, plain: pd.DataFrame, share: float | None = None) -> float:
+def predict_ratio(ours: pd.DataFrame, pg: pd.DataFrame, share: float | None = None) -> float:
     """Return the time of an algorithm divided by PG's.
 
     Args:
-        ours, plain: rows of both in the data frame of `collect_runs`, for the same seeds.
+        ours, pg: rows of both algorithms in the data frame of `collect_runs`, for the same seeds.
         share: share of sampling in PG's time; None for the share that it has in these runs.
     """
     sampling, total = ours[SAMPLING].mean(), ours[TOTAL].mean()
-    plain_sampling, plain_total = plain[SAMPLING].mean(), plain[TOTAL].mean()
+    pg_sampling, pg_total = pg[SAMPLING].mean(), pg[TOTAL].mean()
     if share is None:
-        return total / plain_total
-    rest = (total - sampling) / (plain_total - plain_sampling)
-    return share * sampling / plain_sampling + (1 - share) * rest
+        return total / pg_total
+    rest_factor = (total - sampling) / (pg_total - pg_sampling)
+    return share * sampling / pg_sampling + (1 - share) * rest_factor
 
 
 def _build_share_cell(outcomes: FieldOutcomes, phase: str, name: str) -> Cell:
@@ -69,15 +70,13 @@ def _build_share_cell(outcomes: FieldOutcomes, phase: str, name: str) -> Cell:
 
 
 def _build_ratio_cell(outcomes: FieldOutcomes, share: float | None, name: str) -> Cell:
-    ours, plain = outcomes.outcomes[name], outcomes.outcomes[PG.name]
-    our_seeds, plain_seeds = (outcome.runs.dropna(subset=[TOTAL]).seed for outcome in (ours, plain))
-    shared_seeds = pd.Index(our_seeds).intersection(plain_seeds)
-    seeds = select_same_hardware(shared_seeds, ours, plain)
+    ours, pg = outcomes.outcomes[name], outcomes.outcomes[PG.name]
+    our_seeds, pg_seeds = (outcome.runs.dropna(subset=[TOTAL]).seed for outcome in (ours, pg))
+    shared_seeds = pd.Index(our_seeds).intersection(pg_seeds)
+    seeds = select_same_hardware(shared_seeds, ours, pg)
     if seeds.empty:
         return Cell(MISSING, reason=NO_PAIR)
-    our_runs, plain_runs = (
-        outcome.runs[outcome.runs.seed.isin(seeds)] for outcome in (ours, plain)
-    )
-    if share is not None and not plain_runs[SAMPLING].sum():
-        return Cell(MISSING, reason=f"{labels.algorithm(PG.name)} has no time of sampling")
-    return Cell(formats.ratio(predict_ratio(our_runs, plain_runs, share)))
+    our_runs, pg_runs = (outcome.runs[outcome.runs.seed.isin(seeds)] for outcome in (ours, pg))
+    if share is not None and not pg_runs[SAMPLING].sum():
+        return Cell(MISSING, reason=f"{labels.algorithm(PG.name)}'s runs have no sampling time")
+    return Cell(formats.ratio(predict_ratio(our_runs, pg_runs, share)))

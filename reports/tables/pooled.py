@@ -1,4 +1,7 @@
-"""Tables of two whole runs of the arena: pooled verdicts, and verdicts by other analyses."""
+"""Tables of two runs of the whole arena: the verdicts of both pooled, and of other analyses.
+
+`reports.analyses` describes the analyses.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -23,7 +26,7 @@ from reports.tables.layout import build_table, single_group
 from reports.tables.standings import count_runs, rank_algorithms
 from reports.tables.table import MISSING, Cell, Table
 
-# Title of a column -> the analysis of a field.
+# Title of an analysis -> function that selects its end points from all analyses of a field.
 ANALYSES: dict[str, Callable[[FieldAnalyses], FieldOutcomes]] = {
     "Pooled": lambda field: field.pooled,
     "Over seeds": lambda field: field.over_seeds,
@@ -32,24 +35,25 @@ ANALYSES: dict[str, Callable[[FieldAnalyses], FieldOutcomes]] = {
     "Clustered": lambda field: field.clustered,
     "Other target": lambda field: field.other_target,
 }
-# The claims on each benchmark, by the title of an analysis.
+# Title of an analysis -> benchmark -> its claims, as the analysis judges them.
 ClaimsByAnalysis = dict[str, dict[str, list[JudgedClaim]]]
 
 
 def build_tables(fields: list[FieldAnalyses]) -> list[Table]:
-    """Return all tables."""
+    """Return all tables: claims, other analyses of the claims, target accuracies, and profiles."""
     data = fields[0].latest.data
     judged_claims = {
         title: group_by_benchmark(judge_claims([select(field) for field in fields]))
         for title, select in ANALYSES.items()
     }
     clusters = [
-        f"{len(set(field.clustered.skeletons.values()))} of "
+        f"{len(set(field.clustered.skeletons.values()))} skeletons of "
         f"{len(field.clustered.skeletons)} problems on {field.latest.label}"
         for field in fields
     ]
     pooled = list(chain.from_iterable(judged_claims["Pooled"].values()))
     tables = build_claims_tables(data, pooled, "pooled-claims", clusters=clusters)
+    # The table of target accuracies follows two tables for each field, and the table of counts.
     target_number = len(tables) + 2 * len(fields) + 2
     for name, build_cell in (
         ("pooled-verdicts", _build_verdict_cell),
@@ -115,6 +119,7 @@ def _build_counts_table(
 
 
 def _build_target_table(fields: list[FieldAnalyses], number: int) -> Table:
+    """Return the table of target accuracies, and of the chance to reach them without learning."""
     columns: dict[str, Callable[[FieldAnalyses], Cell]] = {
         "Start": lambda field: Cell(
             formats.percent(field.test_target.start), formats.percent(field.test_target.noise)
@@ -122,28 +127,30 @@ def _build_target_table(fields: list[FieldAnalyses], number: int) -> Table:
         "Target": lambda field: Cell(formats.percent(field.latest.target_accuracy)),
         "Chance": lambda field: Cell(formats.p_value(field.test_target.chance_at_set_target)),
         "Target on the test problems": lambda field: Cell(formats.percent(field.test_target.level)),
-        "Its chance": lambda field: Cell(formats.p_value(field.test_target.chance)),
+        "Chance of that target": lambda field: Cell(formats.p_value(field.test_target.chance)),
     }
     latest = [field.latest for field in fields]
     start = latest[0].data.params.training.start
-    evaluations = [f"{run.select_runs(start)[METRIC].count()} on {run.label}" for run in latest]
+    evaluations = [
+        f"{outcomes.select_runs(start)[METRIC].count()} on {outcomes.label}" for outcomes in latest
+    ]
     return build_table(
         "target",
         latest[0].data,
         [[(field.latest.label, field) for field in fields]],
         single_group(columns),
-        [run.benchmark for run in latest],
+        [outcomes.benchmark for outcomes in latest],
         number,
         evaluations=evaluations,
-        evaluations_per_run=sorted({run.field.snapshots + 1 for run in latest}),
+        evaluations_per_run=sorted({outcomes.field.snapshots + 1 for outcomes in latest}),
     )
 
 
 def _build_profile_table(field: FieldAnalyses, number: int) -> Table:
-    """Return the table of the share of runs that are at least as accurate as a level."""
+    """Return the table of the share of each algorithm's runs that reach a level of accuracy."""
     accuracies, never = {}, {}
     for name in rank_algorithms(field.latest):
-        outcomes = [run.outcomes[name] for run in (field.earlier, field.latest)]
+        outcomes = [analysis.outcomes[name] for analysis in (field.earlier, field.latest)]
         accuracies[name] = np.concatenate([*map(compute_mean_accuracies, outcomes)])
         never[name] = sum(int(np.isinf(outcome.seconds).sum()) for outcome in outcomes)
     columns = {"Never": lambda name: Cell(str(never[name]))} | {
@@ -164,7 +171,7 @@ def _build_profile_table(field: FieldAnalyses, number: int) -> Table:
 
 
 def _find_informative_levels(accuracies: np.ndarray) -> Iterator[float]:
-    """Yield the multiples of `curves.LEVEL_SPACING` that some runs reach and others do not."""
+    """Yield multiples of `curves.LEVEL_SPACING` that more than 2 % but less than 98 % of runs reach."""
     for number in range(1, round(1 / curves.LEVEL_SPACING)):
         level = number * curves.LEVEL_SPACING
         if 0.02 < (accuracies >= level - curves.ROUNDING).mean() < 0.98:

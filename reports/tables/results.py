@@ -5,8 +5,8 @@
 3. `build_staleness_table`     RAPID at several H (optimizer steps per inference batch)
 4. `build_correlations_table`  correlations of H with accuracy, runtime and staleness
 
-All values are computed from the data frame of `collect_runs`. The parameters determine only the
-rows and columns of a table. A cell without a value has an em dash and a footnote with the reason.
+All values are computed from the data frame of `collect_runs`. The parameters determine only which
+rows and columns a table has. A cell without a value has an em dash and a footnote with the reason.
 """
 
 import pandas as pd

@@ -21,15 +21,14 @@ from reports.tables.notes import collect_origin_facts, collect_waiver_facts, loa
 from reports.tables.table import MISSING, NOT_APPLICABLE, Cell, Source, Table
 
 ABSENT = object()  # a manifest lacks the key; None is a value (null in JSON)
-NO_MANIFEST = "no run has a manifest.json that says this"
+NO_MANIFEST = "no run has a manifest.json with this value"
 NOT_PREPARED = "the prepared problems have no manifest.json"
-LONG_DIGEST = re.compile(
-    r"\b[0-9a-f]{40,64}\b"
-)  # a commit or a SHA-256, which is printed shortened
-MAX_SOURCES = 12  # manifests that the box of a cell lists at most
+LONG_DIGEST = re.compile(r"\b[0-9a-f]{40,64}\b")  # a commit or SHA-256, which is shortened
+MAX_SOURCES = 12  # largest number of manifests that the box of a cell lists
 
-# From the source of a benchmark's problems and the manifests of its jobs to a cell of a row.
-RowCell = Callable[[ProblemSource, dict[str, JobManifest]], Cell]
+# A function that makes the cell of a row for one benchmark. It takes the source of the benchmark's
+# problems, and the manifests of the benchmark's jobs by path.
+RowFunction = Callable[[ProblemSource, dict[str, JobManifest]], Cell]
 # Rows about a benchmark's problems: title -> text of the cell.
 PROBLEMS: dict[str, Callable[[ProblemSource], str]] = {
     "Problems": lambda source: source.kind,
@@ -53,15 +52,17 @@ def build_sft_table(data: ReportData) -> Table:
 
 
 def build_rl_table(data: ReportData) -> Table:
-    """Return Table 6: the problems, the hyperparameters of RL, and those of single algorithms."""
+    """Return Table 6: the problems, the hyperparameters of RL, then those of each algorithm."""
     params = data.params
     names = [name for benchmark in params.benchmarks for name in params.list_algorithms(benchmark)]
     specific = []
     for algorithm in ALGORITHMS.values():
         if any(map(algorithm.matches_name, names)):
-            keys = algorithm.hyperparameter_rows.items()
-            labelled_keys = {f"{algorithm.label}: {title}": key for title, key in keys}
-            specific += _build_manifest_rows(labelled_keys, algorithm=algorithm)
+            keys = {
+                f"{algorithm.label}: {title}": key
+                for title, key in algorithm.hyperparameter_rows.items()
+            }
+            specific += _build_manifest_rows(keys, algorithm=algorithm)
     start = {} if params.training.start == BASE else {"Starts from": "training.start"}
     reuse = {} if params.training.reuse == 1 else {"Uses of each completion": "training.reuse"}
     shared = _build_manifest_rows(start | load_descriptions()["tables"]["rl"]["rows"] | reuse)
@@ -99,7 +100,7 @@ def build_versions_table(data: ReportData) -> Table:
 
 def _build_manifest_rows(
     keys: dict[str, str], stage: str = "train", algorithm: Algorithm | None = None
-) -> list[tuple[str, RowCell]]:
+) -> list[tuple[str, RowFunction]]:
     """Return a row for each title, with its value in the manifests.
 
     Args:
@@ -122,9 +123,13 @@ def _build_manifest_rows(
 
 
 def _build_benchmark_table(
-    name: str, data: ReportData, sections: list[list[tuple[str, RowCell]]]
+    name: str, data: ReportData, sections: list[list[tuple[str, RowFunction]]]
 ) -> Table:
-    """Return a table with a column for each benchmark."""
+    """Return a table with a column for each benchmark.
+
+    Args:
+        sections: the rows, as (label, function), in sections with a horizontal line between them.
+    """
     columns = {}
     for benchmark, source in data.problems.items():
         manifests = {
@@ -136,7 +141,7 @@ def _build_benchmark_table(
     return build_table(name, data, sections, single_group(columns))
 
 
-def _call_row(source: ProblemSource, manifests: dict[str, JobManifest], row: RowCell) -> Cell:
+def _call_row(source: ProblemSource, manifests: dict[str, JobManifest], row: RowFunction) -> Cell:
     return row(source, manifests)
 
 
@@ -146,6 +151,9 @@ def _build_problem_cell(
     """Return a cell about a source of problems.
 
     The cell shows the first digits of a digest or commit. A click in report.html shows all digits.
+
+    Args:
+        describe: returns the text of the cell, with all digits.
     """
     if source.prepared is None:
         return Cell(MISSING, reason=NOT_PREPARED)
@@ -177,10 +185,10 @@ def _build_value_cell(
     distinct = list({json.dumps(value): value for value in values.values()}.values())
     if all(isinstance(value, int | float) for value in distinct):
         distinct.sort()
-    rest = f", of which {MAX_SOURCES} are named" if len(values) > MAX_SOURCES else ""
+    named = f", of which {MAX_SOURCES} are named" if len(values) > MAX_SOURCES else ""
     return Cell(
         join_words([_format_value(value) for value in distinct], "or"),
-        detail=f"In {len(values)} manifests{rest}.",
+        detail=f"In {len(values)} manifests{named}.",
         sources=tuple(
             Source(path.removesuffix("/manifest.json"), _format_value(value), path)
             for path, value in [*values.items()][:MAX_SOURCES]

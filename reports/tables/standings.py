@@ -57,7 +57,7 @@ def describe_rank(outcomes: FieldOutcomes, name: str) -> str:
 
 
 def describe_new_ranks(data: ReportData) -> str:
-    """Return the ranks of new algorithms (`arena.only`) among those of an earlier arena."""
+    """Return sentences on the ranks of new algorithms (`arena.only`) among an earlier arena's."""
     return " ".join(
         f"{describe_rank(outcomes, name)} Its learning rate was set by the user, not tuned."
         for outcomes in list_fields(data)
@@ -93,7 +93,7 @@ class StandingColumn:
         title: {target} stands for the target accuracy in percent.
         show: prints the estimate.
         estimate: returns the column's value from the end points of an algorithm and of PG.
-        is_comparison: whether the value compares an algorithm with PG; PG itself then has no value.
+        is_comparison: whether the value compares an algorithm with PG. If so, PG has no value.
     """
 
     title: str
@@ -102,7 +102,7 @@ class StandingColumn:
     is_comparison: bool = True
 
     def build_cell(self, outcomes: FieldOutcomes, name: str) -> Cell:
-        """Return the cell of an algorithm; a dash if it or PG has fewer than two runs."""
+        """Return the cell of an algorithm; a dash if there are fewer than two runs of it or PG."""
         outcome, reference = outcomes.outcomes[name], outcomes.outcomes[PG.name]
         if len(outcome.seconds) < 2 or len(reference.seconds) < 2:
             return Cell(MISSING, reason="fewer than two runs have a curve")
@@ -115,10 +115,13 @@ class StandingColumn:
 
 
 def _compare_by(end_point: EndPoint) -> Callable[[Outcome, Outcome], Estimate]:
+    """Return the function that compares two algorithms by an end point."""
     return lambda outcome, reference: compare(outcome, reference, end_point)
 
 
 def _average(metric: str) -> Callable[[Outcome, Outcome], Estimate | None]:
+    """Return the function that averages a metric over an algorithm's runs."""
+
     def estimate(outcome: Outcome, _: Outcome) -> Estimate | None:
         mean = outcome.runs[metric].mean()
         return None if np.isnan(mean) else Estimate(mean)
@@ -127,7 +130,7 @@ def _average(metric: str) -> Callable[[Outcome, Outcome], Estimate | None]:
 
 
 def _estimate_median_seconds(outcome: Outcome, _: Outcome) -> Estimate:
-    hardware = set(outcome.runs.get("hardware", ())) - {""}  # "" if a run is missing
+    hardware = set(outcome.runs.get("hardware", ())) - {""}  # a missing run has ""
     if len(hardware) > 1:
         return Estimate(None, reason=f"runs on {len(hardware)} kinds of hardware")
     return times.median_time(outcome.seconds)
@@ -150,7 +153,7 @@ def _estimate_runtime_ratio(outcome: Outcome, reference: Outcome) -> Estimate | 
 
 
 def _format_seconds(seconds: float) -> str:
-    """Return a median time, which is infinite if most runs never reach the target accuracy."""
+    """Return a median time as text. It is infinite if most runs never reach the target accuracy."""
     return "never" if np.isinf(seconds) else f"{seconds:.2f}"
 
 

@@ -21,7 +21,7 @@ class StudyRuns:
 
     Args:
         start: algorithm whose trained model the runs start from.
-        untrained: rows of that algorithm in the data frame.
+        untrained: rows of this start model in the data frame.
         metric: the first pass@k of the benchmark.
         root: the folder that contains runs/ and evaluations/.
         sweep: the parameter by whose value a figure shows the variants; "" for none.
@@ -37,7 +37,7 @@ class StudyRuns:
 
     @property
     def title(self) -> str:
-        """The title of the study in captions.yaml, or its name."""
+        """The title of the study in captions.yaml; the study's name if it has no title there."""
         return load_descriptions()["tables"]["variants"]["titles"].get(self.name, self.name)
 
     @property
@@ -55,7 +55,7 @@ class StudyRuns:
 
     @property
     def shared_changes(self) -> dict[str, str]:
-        """The parameters that all variants change to the same value, with this value."""
+        """The parameters that all variants change to the same value, each with its value."""
         changes = set.intersection(
             *(set(self.parse_changes(name)) for name in self.runs.algorithms)
         )
@@ -67,19 +67,20 @@ class StudyRuns:
         return [tuple(part.split("=")) for part in algorithm.split(",")[1:]]
 
     def label_variant(self, algorithm: str) -> str:
-        """Return a variant's label: the parameters that it changes and not all variants do.
+        """Return a variant's label: the parameters that it changes, without `shared_changes`.
 
-        The algorithm's name stands first in the label of the first variant, of a variant of another
-        algorithm, and if the label would be empty otherwise.
+        The algorithm's name is added in front if the variant is the first, is a variant of another
+        algorithm than the first, or would have an empty label otherwise.
         """
-        plain, shared_changes = parse(algorithm).base_name, self.shared_changes
+        base_name, shared_changes = parse(algorithm).base_name, self.shared_changes
         changes = [
             f"{key} = {value}"
             for key, value in self.parse_changes(algorithm)
             if key not in shared_changes
         ]
-        if algorithm == self.reference or plain != parse(self.reference).base_name or not changes:
-            changes.insert(0, labels.algorithm(plain))
+        is_other_algorithm = base_name != parse(self.reference).base_name
+        if algorithm == self.reference or is_other_algorithm or not changes:
+            changes.insert(0, labels.algorithm(base_name))
         return ", ".join(changes)
 
     def list_missing_runs(self) -> list[str]:

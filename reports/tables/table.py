@@ -18,8 +18,8 @@ class Source:
 
     Args:
         label: name of the run.
-        text: the value.
-        path: path of the file that has the value, below the root.
+        text: the value, as text.
+        path: path of the file that has the value, relative to the root.
     """
 
     label: str
@@ -94,7 +94,7 @@ class Table:
     """A numbered table.
 
     Args:
-        label: for LaTeX's \\ref; the paper's own if it has such a table.
+        label: for LaTeX's \\ref. A table of the paper has the same label as there.
         stub: heading of the column of row labels.
         notes: sentences below the table.
         problems: sources of the problems that the table is about, named in its caption.

@@ -26,7 +26,7 @@ def build_trial_tables(data: ReportData) -> list[Table]:
 def build_recorded_tables(data: ReportData, number: int) -> list[Table]:
     """Return a table for each benchmark, from the trials that `reports.tuning` recorded in a file.
 
-    [] if the file does not exist.
+    If the file does not exist, there is no table.
 
     Args:
         number: the number of the first table.
@@ -69,7 +69,7 @@ def _build_table(data: ReportData, benchmark: str, trials: pd.DataFrame, number:
 def _build_cells(trials: pd.DataFrame, rates: list[float], rule: RateRule) -> list[Cell]:
     """Return a cell with the accuracy of an algorithm at each rate.
 
-    The chosen rate is marked, and its ties are too if the rule is `highest`.
+    The chosen rate is marked. If the rule is `highest`, the rates that tie with it are marked too.
     """
     means = trials.groupby("learning_rate").accuracy.mean().reindex(rates)
     cells = {

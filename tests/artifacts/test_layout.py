@@ -44,7 +44,7 @@ def test_rule_runs_its_subcommand_with_the_options_of_its_stage(rule):
     assert options == [*((option, option) for option in STAGES[rule].options), ("out", "folder")]
     for option in STAGES[rule].options:
         assert f'{option}=get_input_manifests("{rule}", "{option}"),' in RULES[rule]
-        assert f'{option}=get_path("{rule}", "{option}"),' in RULES[rule]
+        assert f'{option}=get_paths("{rule}", "{option}"),' in RULES[rule]
 
 
 @pytest.mark.parametrize("rule", [rule for rule in STAGES if STAGES[rule].phase != "report"])

@@ -232,7 +232,7 @@ class TestSelection:
         rows = [make_theorem("a"), make_theorem("b", split="test"), make_theorem("c", split="")]
         published = load_source(MINIF2F, write_rows(tmp_path / "all.jsonl", rows))
         select_problems(published, MINIF2F, {"train": 1, "test": 1}, 0)
-        assert published.dropped == {"c": "of the part all"}
+        assert published.dropped == {"c": "of the unused part all"}
 
     def test_a_request_for_too_many_problems_names_the_number_and_those_left_out(self, tmp_path):
         write_rows(tmp_path / "train.jsonl", [make_question(0), make_question(1, answer="")])

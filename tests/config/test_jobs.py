@@ -265,6 +265,7 @@ def test_only_runs_planned_by_the_default_are_shared(plan_overlay, values, tmp_p
 # Overlays that are applied after another one.
 APPLIED_AFTER = {
     "arena-tuning": ["arena"],
+    "arena-minif2f-tuning": ["arena-minif2f"],
     "arena-real-tuning": ["arena-real"],
     "arena-real-quick": ["arena-real"],
     "small-mbpp-seeds": ["small-mbpp"],

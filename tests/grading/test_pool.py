@@ -187,7 +187,7 @@ class TestDeaths:
         with pytest.raises(GradingFailed) as raised:
             grade(graders, deadly_texts[-1])
         total = graded_count + allowed_deaths + 1
-        assert f"grader of math died twice on each of {allowed_deaths + 1} of {total} " in str(
+        assert f"grader of math died twice in a row on {allowed_deaths + 1} of {total} " in str(
             raised.value
         )
         assert f"over a: dead {allowed_deaths}" in str(raised.value)
@@ -224,7 +224,7 @@ def test_rapid_grade_counts_ungraded_completions_and_fails_if_they_are_too_many(
     assert run(make_dying_command(2)) == 1
     printed = capsys.readouterr()
     assert printed.out == ""
-    assert "died twice on each of 2 of 2 completions" in printed.err
+    assert "died twice in a row on 2 of 2 completions" in printed.err
     assert "killed in a test" in printed.err
     assert run(make_dying_command(1)) == 0
     printed = capsys.readouterr()

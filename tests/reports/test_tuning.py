@@ -157,7 +157,7 @@ def test_reach_follows_the_rate_of_the_rule():
 
 # Files of experiments -----------------------------------------------------------------------------
 
-ARENAS = ("arena", "arena-real")
+ARENAS = ("arena", "arena-real", "arena-minif2f")
 RECORDED = [name for name in ARENAS if (ROOT / f"experiments/{name}-tuning.csv").exists()]
 
 

@@ -12,7 +12,7 @@ from filelock import FileLock
 
 from rapid.artifacts.files import BadInput
 from rapid.resources.gpus import Gpu, select_gpus
-from rapid.resources.leases import lease_cores, lease_folder, lease_gpus, list_usable_cores
+from rapid.resources.leases import lease_cores, lease_gpus, list_usable_cores, lock_folder
 from tests.faults.runs import is_held
 from tests.subprocesses import kill_at_end, python
 
@@ -189,7 +189,7 @@ def test_a_waiting_run_gets_the_folder_when_the_run_before_it_ends(tmp_path, mon
     folder, (reading, writing) = tmp_path / "run/checkpoints", os.pipe()
     if not (holder := os.fork()):
         try:
-            with lease_folder(folder):
+            with lock_folder(folder):
                 os.write(writing, b".")
                 time.sleep(0.3)
                 shutil.rmtree(folder, ignore_errors=True)
@@ -198,7 +198,7 @@ def test_a_waiting_run_gets_the_folder_when_the_run_before_it_ends(tmp_path, mon
         finally:
             os._exit(0)
     assert os.read(reading, 1)
-    with lease_folder(folder):
+    with lock_folder(folder):
         assert is_held(folder / "lock")
     assert os.waitpid(holder, 0)[1] == 0
     assert os.read(reading, 1)

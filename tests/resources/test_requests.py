@@ -76,6 +76,14 @@ def test_the_resources_of_a_job_are_divided_among_its_nodes(values):
     assert requests.get_memory_limit_mb(job) == memory_mb / 2
 
 
+def test_each_grader_of_a_process_may_use_memory(values):
+    limits = [
+        requests.get_memory_limit_mb(make_train_spec(values, "rapid-H4", threads=threads))
+        for threads in (1, 2, 4)
+    ]
+    assert limits == [6_000, 6_000 + 1_500, 6_000 + 3 * 1_500]
+
+
 @pytest.mark.parametrize(
     "compute, message",
     [

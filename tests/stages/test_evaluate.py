@@ -28,7 +28,7 @@ def test_pass_at_k_is_the_share_of_subsets_with_a_correct_completion(correct, k)
 
 SPEC = EvaluateSpec(
     run=Run(benchmark="math", model="toy", algorithm="rapid-H2", seed=7),
-    compute={"device": "cpu", "threads": 1, "processes": 1, "sampler": "transformers"},
+    compute={"device": "cpu", "threads": 2, "processes": 1, "sampler": "transformers"},
     max_completion_length=9,
     timeout=2.0,
     chat=False,
@@ -56,7 +56,9 @@ def calls(monkeypatch) -> list[dict]:
         assert len(prompts) == len(order)
         return [Sample(text=reason, tokens=n) for reason, n in zip(order, LENGTHS, strict=True)]
 
-    class Grader:
+    class Graders:
+        size = 2
+
         def grade(self, problem, completion):
             return verdicts.build_verdict(completion)
 
@@ -64,12 +66,12 @@ def calls(monkeypatch) -> list[dict]:
             return "isolated"
 
     @contextmanager
-    def open_grader(timeout, permissions):
-        assert timeout == SPEC.timeout
-        yield Grader()
+    def open_graders(timeout, workers, permissions):
+        assert (timeout, workers) == (SPEC.timeout, SPEC.compute.threads)
+        yield Graders()
 
     monkeypatch.setattr("rapid.sampling.sample", sample)
-    monkeypatch.setattr(BENCHMARKS["math"], "build_grader", open_grader)
+    monkeypatch.setattr(BENCHMARKS["math"], "build_grader", open_graders)
     return calls
 
 

@@ -40,7 +40,7 @@ def test_source_inside_the_output_folder_is_refused_and_kept(source, tmp_path):
     (tmp_path / "math/test.jsonl").unlink()
     (tmp_path / "math/pretrain.jsonl").unlink()
     (tmp_path / "math/manifest.json").unlink()
-    with pytest.raises(BadInput, match="is in the folder that this job writes: move it elsewhere"):
+    with pytest.raises(BadInput, match="would write over files of"):
         prepare(make_spec("math", source=str(tmp_path / "math" / source)), tmp_path / "math")
     assert file.read_bytes() == before
 

@@ -153,12 +153,12 @@ def test_environment_decides_where_a_run_reports(values, tmp_path, monkeypatch):
     spec = make_seed_spec(values, 1)
     for variable in ("RAPID_REPORT_TO", "RAPID_LIVE"):
         monkeypatch.delenv(variable, raising=False)
-    assert build_report_callbacks(run, spec, PROBLEMS, recorder, main=True) == []
+    assert build_report_callbacks(run, spec, PROBLEMS, recorder, is_main=True) == []
     monkeypatch.setenv("RAPID_LIVE", str(run.parent))
-    assert len(build_report_callbacks(run, spec, PROBLEMS, recorder, main=True)) == 1
-    assert build_report_callbacks(run, spec, PROBLEMS, recorder, main=False) == []
+    assert len(build_report_callbacks(run, spec, PROBLEMS, recorder, is_main=True)) == 1
+    assert build_report_callbacks(run, spec, PROBLEMS, recorder, is_main=False) == []
     assert (
-        build_report_callbacks(tmp_path / "runs/pg/seed1", spec, PROBLEMS, recorder, main=True)
+        build_report_callbacks(tmp_path / "runs/pg/seed1", spec, PROBLEMS, recorder, is_main=True)
         == []
     )
 
@@ -168,7 +168,7 @@ def test_dashboards_name_the_source_of_the_problems(values, tmp_path, monkeypatc
     monkeypatch.setattr(reporting, "TensorBoardEvents", lambda *given: events.append(given))
     monkeypatch.setenv("RAPID_REPORT_TO", "tensorboard")
     spec, run = make_seed_spec(values, 1), tmp_path / "seed1"
-    build_report_callbacks(run, spec, PROBLEMS, StepRecorder(), main=True)
+    build_report_callbacks(run, spec, PROBLEMS, StepRecorder(), is_main=True)
     ((_, problems),) = events
     assert problems == "Made problems in the format of MBPP+, not the published ones."
 

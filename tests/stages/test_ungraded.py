@@ -93,7 +93,7 @@ def test_job_fails_where_too_many_completions_are_ungraded(
     command = [stage, "--spec", make_spec().model_dump_json(), "--out", str(tmp_path / "out")]
     assert run([*command, "--model", str(toy_model), "--data", str(problems)]) == 1
     message = capsys.readouterr().err
-    assert f"rapid {stage}: the grader of math died twice on each of 2 of 2 completions" in message
+    assert f"rapid {stage}: the grader of math died twice in a row on 2 of 2 completions" in message
     assert "in a test" in message and "out-of-memory" in message
     assert not (tmp_path / "out/manifest.json").exists()
 

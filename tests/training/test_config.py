@@ -121,7 +121,7 @@ def test_contradictory_settings_are_refused(change, message):
 
 def test_masking_truncated_completions_is_refused_off_policy_for_rapid():
     masked = COMMON | {"per_device_train_batch_size": 8, "mask_truncated_completions": True}
-    with pytest.raises(ValueError, match=r"objective='rapid' weighs their rewards .* set H=1"):
+    with pytest.raises(ValueError, match=r"baseline of objective='rapid' .* set H=1"):
         RapidConfig(**masked, H=2)
     assert RapidConfig(**masked, H=1).mask_truncated_completions
     assert RapidConfig(**masked, H=2, objective="dapo").H == 2

@@ -25,7 +25,7 @@ def small_chunks(monkeypatch):
     monkeypatch.setattr(head, "MAX_TILED_LOGITS", 0)
     monkeypatch.setattr(head, "CHUNK_BYTES", 4 * WORDS * 8)
     monkeypatch.setattr(head, "PART_LOGITS", 3 * WORDS)
-    monkeypatch.setattr(head, "SLICE_ENTRIES", 10)
+    monkeypatch.setattr(head, "SLICE_ROWS", 10)
 
 
 def draw_inputs(bias: bool, dtype=torch.float64) -> list[torch.Tensor]:

@@ -77,9 +77,9 @@ def test_the_warning_names_the_line_at_which_a_call_hangs(release, caplog):
     [warning] = caplog.messages
     assert warning.startswith(
         "stuck did not return within reward_timeout=0.3 seconds for 2 completions, the first is "
-        "the completion 'a' of the prompt 'p': not graded. It still runs, at "
+        "the completion 'a' of the prompt 'p': not graded. It is still running, at "
     )
-    location = warning.partition("still runs, at ")[2]
+    location = warning.partition("still running, at ")[2]
     assert (
         location.startswith(f"{__file__}:")
         and " stuck > " in location
@@ -93,7 +93,7 @@ def test_the_location_of_a_deep_call_is_shortened(release, caplog):
 
     with pytest.raises(RewardTimeout):
         TimeLimit(SECONDS, 2).call("recurse", recurse, COLUMNS)
-    location = caplog.messages[0].partition("still runs, at ")[2]
+    location = caplog.messages[0].partition("still running, at ")[2]
     assert location.count(" > ") == 6 and " > ... > " in location
 
 
@@ -203,9 +203,9 @@ def test_with_grading_workers_one_completion_is_not_graded(release):
         accelerator=SimpleNamespace(gather=lambda tensor: tensor),
         add_metrics=metrics.update,
     )
-    torch.testing.assert_close(limit.drop_timed_out(trainer, values, 4), values, equal_nan=True)
+    torch.testing.assert_close(limit.mask_timed_out(trainer, values, 4), values, equal_nan=True)
     assert metrics == {"rewards/first/timed_out": 0.0, "rewards/stuck/timed_out": 0.25}
-    limit.drop_timed_out(trainer, values, 4)
+    limit.mask_timed_out(trainer, values, 4)
     assert metrics["rewards/stuck/timed_out"] == 0.0
 
 
@@ -217,7 +217,7 @@ def test_a_timeout_in_one_process_drops_the_rewards_of_that_process():
         accelerator=SimpleNamespace(gather=lambda _: shares),
         add_metrics=metrics.update,
     )
-    rewards = TimeLimit(1, 1).drop_timed_out(trainer, torch.ones(6, 2), 2)
+    rewards = TimeLimit(1, 1).mask_timed_out(trainer, torch.ones(6, 2), 2)
     assert rewards.isnan().all(1).tolist() == [False, False, True, True, False, False]
     assert not rewards[:2].isnan().any()
     assert metrics == pytest.approx({"rewards/a/timed_out": 1 / 6, "rewards/b/timed_out": 1 / 3})

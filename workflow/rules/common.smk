@@ -6,9 +6,9 @@ from pathlib import Path
 from snakemake.exceptions import WorkflowError
 from snakemake.logging import logger
 
-# This process and its jobs use the code in this folder, which may be a copy of the repository that
-# `dvc exp run` has made. Jobs use the Python of this process, even if its environment is not
-# activated.
+# This process and its jobs use the code in ROOT, the folder of the Snakefile, which may be a copy
+# of the repository that `dvc exp run` has made. Jobs use the Python of this process, even if its
+# environment is not activated.
 ROOT = str(Path(workflow.current_basedir.get_path_or_uri(secret_free=True)).parents[1])
 sys.path.insert(0, ROOT)
 PROGRAMS = os.pathsep.join([os.path.dirname(sys.executable), *os.get_exec_path()])
@@ -36,7 +36,7 @@ CONFIG_FILES = map(os.path.relpath, workflow.config_settings.configfiles)
 FILES = [*filter(os.path.exists, [jobs.DEFAULT_FILE]), *CONFIG_FILES]
 
 try:
-    read(*FILES)
+    read(*FILES)  # rejects duplicate keys and templates, which Snakemake accepts
     PARAMS = load(config, *FILES)
     PLAN = jobs.build_plan(PARAMS)
     if workflow.is_main_process:
@@ -108,10 +108,10 @@ wildcard_constraints:
 # Functions that rules call. Most return a function of wildcards, which looks up the rule's job. ---
 
 
-def look_up_job(rule_name, value):
-    """Return a function of wildcards that finds the job and returns `value(job)`."""
+def look_up_job(rule_name, get_value):
+    """Return a function of wildcards that finds the job and returns `get_value(job)`."""
     folder = STAGES[rule_name].folder
-    return lambda wildcards: value(PLANS[wildcards.root].get_job(folder.format(**wildcards)))
+    return lambda wildcards: get_value(PLANS[wildcards.root].get_job(folder.format(**wildcards)))
 
 
 def get_spec(rule_name):
@@ -119,7 +119,7 @@ def get_spec(rule_name):
     return look_up_job(rule_name, lambda job: job.spec.model_dump_json())
 
 
-def get_path(rule_name, option):
+def get_paths(rule_name, option):
     """Return a function of wildcards: the paths to pass with an option of the job's command."""
     return look_up_job(rule_name, lambda job: job.options[option])
 
@@ -140,7 +140,7 @@ def get_sources(rule_name):
 
 
 def list_manifests(stage):
-    """Return the manifests of all jobs of a stage of dvc.yaml that the tables need."""
+    """Return the manifests of those jobs of a stage of dvc.yaml that the tables need."""
     return [job.manifest for job in PLAN.jobs if job.stage == stage]
 
 
@@ -181,9 +181,9 @@ def count_slots(threads):
     """Return how many of Snakemake's --cores a job takes that leases `threads` cores.
 
     If --cores is larger than the number of the machine's cores, a job takes a proportional share of
-    it. Otherwise Snakemake would start jobs that have to wait for a lease. With SLURM the result is
-    `threads`. Call this when a job is planned; before that Snakemake does not know whether jobs run
-    locally.
+    --cores. Otherwise Snakemake would start jobs that have to wait for a lease. With SLURM the
+    result is `threads`. Call this only when a job is planned, because earlier Snakemake does not
+    know whether jobs run locally.
     """
     if not workflow.local_exec or workflow.remote_exec:
         return threads
@@ -196,10 +196,10 @@ def count_slots(threads):
 def plan_input_files(job, files):
     """Return the input files of a job, and make Snakemake plan the job if it or an input is stale.
 
-    rapid/freshness.py decides by manifests whether a job is stale. Times of files do not decide it,
-    because copies, checkouts and clones lose them. So inputs are marked as `ancient`, except those
-    that other planned jobs will write. The Snakemake process inside a SLURM job reads these rules
-    too, but plans no job.
+    rapid/freshness.py decides by manifests whether a job is stale, not by times of files, which
+    copies, checkouts and clones lose. So inputs are marked as `ancient` (Snakemake then ignores
+    their times), except those that other planned jobs will write. The Snakemake process inside a
+    SLURM job reads these rules too, but plans no job.
     """
     if workflow.is_main_process and (reason := EXAMINATION.explain(job)):
         CONSOLE.reasons[job.manifest] = reason

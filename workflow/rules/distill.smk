@@ -20,8 +20,8 @@ rule distill:
         **get_resources("distill"),
     params:
         spec=get_spec("distill"),
-        model=get_path("distill", "model"),
-        data=get_path("distill", "data"),
+        model=get_paths("distill", "model"),
+        data=get_paths("distill", "data"),
         folder=subpath(output[0], parent=True),
     shell:
         "RAPID_WORKFLOW=$PPID exec"
@@ -47,7 +47,7 @@ rule demonstrate:
         **get_resources("demonstrate"),
     params:
         spec=get_spec("demonstrate"),
-        data=get_path("demonstrate", "data"),
+        data=get_paths("demonstrate", "data"),
         folder=subpath(output[0], parent=True),
     shell:
         "RAPID_WORKFLOW=$PPID exec"

@@ -19,8 +19,8 @@ rule evaluate:
         **get_resources("evaluate"),
     params:
         spec=get_spec("evaluate"),
-        model=get_path("evaluate", "model"),
-        data=get_path("evaluate", "data"),
+        model=get_paths("evaluate", "model"),
+        data=get_paths("evaluate", "data"),
         folder=subpath(output[0], parent=True),
     shell:
         "RAPID_WORKFLOW=$PPID exec"

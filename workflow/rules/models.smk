@@ -17,7 +17,7 @@ rule tokenizer:
         **get_resources("tokenizer"),
     params:
         spec=get_spec("tokenizer"),
-        data=get_path("tokenizer", "data"),
+        data=get_paths("tokenizer", "data"),
         folder=subpath(output[0], parent=True),
     shell:
         "RAPID_WORKFLOW=$PPID exec"
@@ -44,8 +44,8 @@ rule pretrain:
         **get_resources("pretrain"),
     params:
         spec=get_spec("pretrain"),
-        tokenizer=get_path("pretrain", "tokenizer"),
-        data=get_path("pretrain", "data"),
+        tokenizer=get_paths("pretrain", "tokenizer"),
+        data=get_paths("pretrain", "data"),
         folder=subpath(output[0], parent=True),
     shell:
         "RAPID_WORKFLOW=$PPID exec"

@@ -1,5 +1,5 @@
-# `snakemake --cores 1 preflight` checks whether a machine has what the largest jobs need; with SLURM,
-# the machine that SLURM chooses.
+# `snakemake --cores 1 preflight` checks whether this machine has what the largest jobs need. With
+# SLURM it checks the machine that SLURM chooses.
 
 SPECS = [job.spec for job in PLAN.jobs if job.stage != "report"]
 

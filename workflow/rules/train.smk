@@ -27,8 +27,8 @@ rule train:
         **MPI_RESOURCES,
     params:
         spec=get_spec("train"),
-        model=get_path("train", "model"),
-        data=get_path("train", "data"),
+        model=get_paths("train", "model"),
+        data=get_paths("train", "data"),
         folder=subpath(output[0], parent=True),
     shell:
         "RAPID_WORKFLOW=$PPID exec"

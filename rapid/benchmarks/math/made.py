@@ -36,7 +36,7 @@ class GeneratedQuestion(NamedTuple):
 
 
 def draw(rng: random.Random, id: str) -> Exercise:
-    """Draw a question whose problem has this id."""
+    """Draw an exercise whose problem has this id."""
     question = rng.choice([_draw_purchase, _draw_sale, _draw_boxes, _draw_chance, _draw_equation])(
         rng
     )
@@ -141,14 +141,17 @@ def _draw_equation(rng: random.Random) -> GeneratedQuestion:
 
 
 def _draw_number(rng: random.Random) -> int:
-    """Draw a two-digit number. Few digits occur, so that a small model has few facts to learn."""
+    """Draw a number with tens of 1 to 4 and units of 3 to 7.
+
+    Few digits occur, so that a small model has few facts to learn.
+    """
     return 10 * rng.randint(1, 4) + rng.randint(3, 7)
 
 
 def _write_addition(a: int, b: int, slip: bool = False) -> tuple[str, str]:
     """Return the steps of a + b < 100 in columns, and the sum. A slip inverts the carry."""
     units = a % 10 + b % 10
-    carry = (units >= 10) != slip  # != inverts it
+    carry = (units >= 10) != slip  # a slip inverts the carry
     tens = a // 10 + b // 10 + carry
     steps = f"{a}+{b}: {a % 10}+{b % 10}={units}, "
     steps += f"{a // 10}+{b // 10}{'+1' * carry}={tens}. "

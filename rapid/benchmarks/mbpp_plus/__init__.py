@@ -8,7 +8,7 @@ from rapid.grading.pool import GraderPool
 
 
 class MbppPlus(Benchmark):
-    """MBPP+. The prompt is the published one: a docstring with the task and an example call."""
+    """MBPP+. The prompt is the published prompt: a docstring with the task and an example call."""
 
     name = "mbpp_plus"
     label = "MBPP+"
@@ -35,9 +35,9 @@ class MbppPlus(Benchmark):
         from rapid.grading.code.grader import CodeGrader
         from rapid.grading.code.reference import ReferenceCache
 
-        shared = ReferenceCache()
+        references = ReferenceCache()  # shared by the graders
         return GraderPool(
             self.name,
-            lambda: CodeGrader(timeout, references=shared, unsafe=permissions.unsafe_sandbox),
+            lambda: CodeGrader(timeout, references=references, unsafe=permissions.unsafe_sandbox),
             workers,
         )

@@ -1,7 +1,8 @@
-"""Parses programming problems in the columns of a dataset: tests, or rows of MBPP+.
+"""Parses programming problems from the columns of a dataset: tests, or rows of MBPP+.
 
-No code of a row is run here. The arguments and outputs in tests such as `assert double(2) == 4` are
-literals. As with MBPP+, the expected outputs do not enter the sandbox of a completion.
+No code of a row is run here, because the arguments and outputs in tests such as
+`assert double(2) == 4` are literals. As with MBPP+, the expected outputs do not enter the sandbox
+of a completion.
 """
 
 import ast
@@ -18,7 +19,7 @@ from rapid.artifacts.files import describe_first_error
 from rapid.benchmarks.mbpp_plus.record import CodeProblem
 from rapid.grading.grader import BadProblem
 
-MAX_PARSED = 1024  # size of the caches of parsed problems; a group's completions have one problem
+MAX_PARSED = 1024  # size of the caches of parsed problems; the completions of a group share one
 
 
 @dataclass(frozen=True)
@@ -42,11 +43,11 @@ class AssertedFunction:
 def parse_asserts(source: str) -> AssertedFunction:
     """Return the function that a program of tests calls.
 
-    A test is `assert f(1, "a") == [2]`, with literals only. `assert f(1)` expects True, `assert not
-    f(1)` False.
+    A test is `assert f(1, "a") == [2]`, with literals only. `assert f(1)` stands for
+    `assert f(1) == True`, and `assert not f(1)` for `assert f(1) == False`.
 
     Raises:
-        BadProblem: a test has another form, there is none, or they call different functions.
+        BadProblem: there are no tests, one has another form, or they call different functions.
     """
     digest = hashlib.sha256(source.encode(errors="replace")).hexdigest()
     name = f"tests-{digest[:12]}"
@@ -81,7 +82,7 @@ def _parse_assert(statement: ast.stmt) -> tuple[str, list[Any], str]:
             call = expected = None
     match call:
         case ast.Call(func=ast.Name(function), args=arguments, keywords=[]):
-            with suppress(ValueError, TypeError):  # no literals
+            with suppress(ValueError, TypeError):  # something is not a literal
                 ast.literal_eval(expected)
                 return function, [*map(ast.literal_eval, arguments)], ast.unparse(expected)
     raise ValueError(f"`{ast.unparse(statement)}` is not like `assert f(1) == 2`, with literals")
@@ -92,7 +93,7 @@ def parse_hub_row(task_id: str, code: str, test: str) -> CodeProblem:
     """Return the problem of a row of MBPP+ on the hub.
 
     Raises:
-        BadProblem: its test program has an unexpected form.
+        BadProblem: the test program of the row has an unexpected form.
     """
     from rapid.benchmarks.mbpp_plus.published import from_hub  # imports EvalPlus: a second
 
@@ -104,10 +105,10 @@ def parse_hub_row(task_id: str, code: str, test: str) -> CodeProblem:
 
 
 def parse_release_row(**fields: Any) -> CodeProblem:
-    """Return the problem of a row of EvalPlus's release. Its inputs may be JSON.
+    """Return the problem of a row of EvalPlus's release. Its inputs may be strings of JSON.
 
     Raises:
-        BadProblem: a field has another type.
+        BadProblem: a field has an unexpected type.
     """
     try:
         return _parse_release_row(json.dumps(fields, default=lambda array: array.tolist()))
@@ -116,8 +117,8 @@ def parse_release_row(**fields: Any) -> CodeProblem:
 
 
 @lru_cache(MAX_PARSED)
-def _parse_release_row(text: str) -> CodeProblem:
-    fields = json.loads(text)
+def _parse_release_row(fields_json: str) -> CodeProblem:
+    fields = json.loads(fields_json)
     try:
         for name in ("base_input", "plus_input"):
             if isinstance(fields[name], str):

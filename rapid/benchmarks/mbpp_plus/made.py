@@ -13,7 +13,7 @@ from rapid.benchmarks.mbpp_plus.record import CodeProblem
 
 
 class Clause(NamedTuple):
-    """A part of a function, with its description and a mistaken version."""
+    """A part of a function, with its description and a version that has a mistake."""
 
     words: str  # in the description of the task
     name: str  # in the function's name; "" for nothing
@@ -22,7 +22,7 @@ class Clause(NamedTuple):
 
 
 class Domain(NamedTuple):
-    """The kind of the elements of a task's lists."""
+    """What a task is about: the numbers in a list, or the words in a text."""
 
     elements: str  # in the description of the task
     argument: str  # name of the function's argument
@@ -32,11 +32,11 @@ class Domain(NamedTuple):
 
 NUMBERS = Domain("numbers", "xs", "x", "xs")
 WORDS = Domain("words", "text", "w", "text.split()")
-LETTERS = "aeinrst"  # of the words in texts
+LETTERS = "aeinrst"  # the words in texts consist of these
 
 
 def _number_filters(k: int) -> list[Clause]:
-    """Return filters of numbers by the bound k. Each mistake is a neighbouring comparison."""
+    """Return filters of numbers by k. A mistake is a neighbouring or an unfinished comparison."""
     return [
         Clause(f"greater than {k}", "above", f"x > {k}", f"x >= {k}"),
         Clause(f"of at least {k}", "from", f"x >= {k}", f"x > {k}"),
@@ -89,7 +89,7 @@ WORD_RESULTS = [LIST, COUNT, SORT, DOWN]
 
 
 def draw(rng: random.Random, id: str) -> Exercise:
-    """Draw a task whose problem has this id."""
+    """Draw an exercise whose problem has this id."""
     while True:
         about_numbers = rng.random() < 0.9
         if exercise := (_draw_numbers if about_numbers else _draw_words)(rng, id):
@@ -97,7 +97,7 @@ def draw(rng: random.Random, id: str) -> Exercise:
 
 
 def _draw_numbers(rng: random.Random, id: str) -> Exercise | None:
-    """Draw a task about numbers; None if `_build_exercise` rejects it."""
+    """Draw an exercise about numbers; None if `_build_exercise` rejects it."""
     k = rng.randint(2, 20)
     clauses = (
         rng.choice(_number_filters(k)),
@@ -116,7 +116,7 @@ def _draw_numbers(rng: random.Random, id: str) -> Exercise | None:
 
 
 def _draw_words(rng: random.Random, id: str) -> Exercise | None:
-    """Draw a task about words; None if `_build_exercise` rejects it."""
+    """Draw an exercise about words; None if `_build_exercise` rejects it."""
     k = rng.randint(2, 12)
     clauses = (rng.choice(_word_filters(k)), rng.choice(WORD_CHANGES), rng.choice(WORD_RESULTS))
 

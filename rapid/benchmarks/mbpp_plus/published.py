@@ -1,7 +1,7 @@
 """Converts rows of MBPP+ on the Hugging Face hub to the fields of EvalPlus's release.
 
 On the hub, a task's inputs are in the source of a test program. The program is parsed and never
-run: the inputs are literals in it, and its call of `assertion` has the function's name.
+run. The inputs are literals in it, and the name of the function is in its call of `assertion`.
 """
 
 import ast
@@ -13,8 +13,8 @@ from evalplus.data.mbpp import mbpp_serialize_inputs
 def from_hub(row: dict) -> dict:
     """Return the fields of a `CodeProblem`.
 
-    The hub does not say which inputs are from MBPP and which ones EvalPlus added. So all become
-    `base_input`, in their order.
+    The hub does not say which inputs are from MBPP and which ones EvalPlus added. So all of them
+    become `base_input`, in the order of the test program.
 
     Raises:
         ValueError: the test program has an unexpected form; the message says what is missing.

@@ -1,4 +1,4 @@
-"""Finds the MBPP+ tasks whose tests accept a program that ignores its task.
+"""Finds the MBPP+ tasks whose tests accept a program that ignores the task.
 
     python -m rapid.benchmarks.mbpp_plus.weak_tests MbppPlus.jsonl.gz
 
@@ -33,12 +33,12 @@ from rapid.grading.limits import CODE_MB
 from rapid.grading.pool import GraderPool
 
 RELEASES = "https://github.com/evalplus/mbppplus_release/releases"
-# Values that a program may return whatever its arguments are.
+# Values that a program may return for all arguments.
 CONSTANTS = ("None", "True", "False", "0", "1", "-1", "''", "[]", "()", "{}", "set()", "0.0")
 
 
 def generate_programs(problem: CodeProblem, reference: Reference) -> Iterator[tuple[str, str]]:
-    """Yield programs that ignore the task: a description of what it returns, and the program."""
+    """Yield programs that ignore the task. Before each comes a description of what it returns."""
     for constant in dict.fromkeys([*CONSTANTS, *_find_most_frequent(reference.expected)]):
         yield constant, f"def {problem.entry_point}(*arguments):\n    return {constant}\n"
     for index in range(max(map(len, reference.inputs))):
@@ -47,7 +47,7 @@ def generate_programs(problem: CodeProblem, reference: Reference) -> Iterator[tu
 
 
 def _find_most_frequent(outputs: list[Any]) -> list[str]:
-    """Return the most frequent output as a literal, or several that are equally frequent."""
+    """Return the most frequent output as a literal; several if they are equally frequent."""
     counts = Counter(filter(None, map(_to_literal, outputs)))
     return [literal for literal, count in counts.items() if count == max(counts.values())]
 

@@ -19,7 +19,7 @@ WARM_UP_THEOREMS = 16
 
 
 class MiniF2F(Benchmark):
-    """Theorems with headers, the Lean code before them.
+    """MiniF2F. A theorem may have a header, the Lean code before it.
 
     A header that imports Mathlib needs a native Lean with Mathlib.
     """
@@ -42,7 +42,7 @@ class MiniF2F(Benchmark):
     def warm_up(self, grader: GraderPool, problems: list[LeanProblem]) -> None:
         """Start Lean, elaborate the problems' statements, and grade proofs of other theorems.
 
-        Afterwards Lean is equally fast whether its process is new or has served an earlier job.
+        After this, Lean is equally fast whether its process is new or has served an earlier job.
         With problems that import Mathlib, Lean is only started.
         """
         if any(problem.header for problem in problems):

@@ -16,11 +16,13 @@ FILE = Path(__file__).with_name("flaws.yaml")
 class Flaw(Record):
     """A flaw of a published statement. The kinds are explained in flaws.yaml."""
 
-    name: str = Field(description="of the theorem")
+    name: str = Field(description="name of the theorem")
     split: Literal["valid", "test"] = Field(description="the half of miniF2F")
     kind: Literal["unprovable", "vacuous", "trivial", "malformed"]
     why: str = Field(description="what is wrong")
-    parts: tuple[str, ...] = Field(min_length=1, description="texts, one of which a statement has")
+    parts: tuple[str, ...] = Field(
+        min_length=1, description="texts; a statement that contains one of them has the flaw"
+    )
     source: str = Field(description="where the flaw is reported or repaired")
 
 
@@ -35,7 +37,7 @@ def load_flaws() -> tuple[Flaw, ...]:
 
 
 def find_flaw(name: str, statement: str) -> Flaw | None:
-    """Return the listed flaw of a theorem's statement; None if it has none or is corrected."""
+    """Return the listed flaw of a theorem's statement; None if the statement has no listed flaw."""
     text = normalize(statement)
     candidates = (flaw for flaw in load_flaws() if flaw.name == name)
     return next(
@@ -46,6 +48,6 @@ def find_flaw(name: str, statement: str) -> Flaw | None:
 def normalize(statement: str) -> str:
     """Return a statement without spaces, except before "!", and with "in" for "∈".
 
-    Copies differ in these. `n !` is a factorial, but `n!` is the name of a variable.
+    Copies of miniF2F differ in these. `n !` is a factorial, but `n!` is the name of a variable.
     """
     return re.sub(r"\s+(?!!)", "", re.sub(r"\s+!", " !", statement)).replace("∈", "in")

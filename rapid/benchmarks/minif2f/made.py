@@ -24,20 +24,20 @@ FAR = (20_000, 99_999)  # range of the distance to the element that a statement 
 
 
 class GeneratedTheorem(NamedTuple):
-    """A statement without the theorem's name, a proof, and mistaken proofs."""
+    """A statement without the theorem's name, a proof, and proofs with a mistake."""
 
     statement: str
     proof: str
-    failures: list[str]
+    mistakes: list[str]
 
 
 def draw(rng: random.Random, id: str) -> Exercise:
-    """Draw a theorem, whose name is the id."""
+    """Draw an exercise with a theorem whose name is the id."""
     theorem = rng.choice([_draw_witness, _draw_preimage, _draw_recurrence, _draw_period])(rng)
     statement = f"theorem {id} {theorem.statement} := by\n"
     problem = LeanProblem(name=id, formal_statement=statement)
-    failures = tuple(failure for failure in theorem.failures if failure != theorem.proof)
-    return Exercise(problem, theorem.proof, failures)
+    mistakes = tuple(mistake for mistake in theorem.mistakes if mistake != theorem.proof)
+    return Exercise(problem, theorem.proof, mistakes)
 
 
 def _join_tactics(*tactics: str) -> str:
@@ -50,20 +50,23 @@ def _draw_equation(rng: random.Random, reason: str) -> tuple[str, ...]:
 
     Over Int, `simp +arith` would solve it.
 
+    Args:
+        reason: a term which proves that the witness solves the equation.
+
     Returns:
-        The variable, both sides of the equation, a proof that a solution exists, and two mistaken
-        proofs.
+        The variable, both sides of the equation, a proof that a solution exists, and two proofs
+        with a mistake.
     """
     # `plus` is the sign in the equation, `minus` the opposite sign, which the solution has.
     x, plus, minus = rng.choice(VARIABLES), *rng.choice(("+-", "-+"))
     base, exponent = (rng.randint(*bounds) for bounds in POWER)
     factor = rng.randint(2, 9)
     # A term for which the solution, (base^exponent ± term) / factor, is a whole number.
-    rest = base**exponent if plus == "+" else -(base**exponent)
-    term = rng.choice([term for term in range(10, 100) if (term - rest) % factor == 0])
+    power = base**exponent if plus == "+" else -(base**exponent)
+    term = rng.choice([term for term in range(10, 100) if (term - power) % factor == 0])
 
-    def write_proof(minus: str, over: str) -> str:
-        witness = f"({base} ^ {exponent} {minus} {term}) {over} {factor}"
+    def write_proof(minus: str, division: str) -> str:
+        witness = f"({base} ^ {exponent} {minus} {term}) {division} {factor}"
         return _join_tactics(f"exact ⟨{witness}, {reason}⟩")
 
     sides = f"{factor} * {x} {plus} {term}", f"{base} ^ {exponent}"
@@ -72,15 +75,15 @@ def _draw_equation(rng: random.Random, reason: str) -> tuple[str, ...]:
 
 def _draw_witness(rng: random.Random) -> GeneratedTheorem:
     """Draw a theorem which says that an equation has a solution."""
-    x, lhs, rhs, proof, *failures = _draw_equation(rng, "rfl")
-    return GeneratedTheorem(f": ∃ {x} : Nat, {lhs} = {rhs}", proof, failures)
+    x, lhs, rhs, proof, *mistakes = _draw_equation(rng, "rfl")
+    return GeneratedTheorem(f": ∃ {x} : Nat, {lhs} = {rhs}", proof, mistakes)
 
 
 def _draw_preimage(rng: random.Random) -> GeneratedTheorem:
     """Draw a theorem which says that a linear function takes a value."""
-    x, lhs, rhs, proof, *failures = _draw_equation(rng, "h₀ _")
+    x, lhs, rhs, proof, *mistakes = _draw_equation(rng, "h₀ _")
     statement = f"(f : Nat → Nat) (h₀ : ∀ {x}, f {x} = {lhs}) : ∃ {x}, f {x} = {rhs}"
-    return GeneratedTheorem(statement, proof, failures)
+    return GeneratedTheorem(statement, proof, mistakes)
 
 
 def _draw_recurrence(rng: random.Random) -> GeneratedTheorem:
@@ -104,14 +107,14 @@ def _draw_recurrence(rng: random.Random) -> GeneratedTheorem:
         f"(f : Nat → Int) (h₀ : f {place} = {start}) (h₁ : ∀ n, f (n + 1) = f n + {step}) : "
         f"f {far + place} = {step * far + start}"
     )
-    failures = [write_proof(place, start, step), write_proof(start, step, place)]
-    return GeneratedTheorem(statement, write_proof(place, step, start), failures)
+    mistakes = [write_proof(place, start, step), write_proof(start, step, place)]
+    return GeneratedTheorem(statement, write_proof(place, step, start), mistakes)
 
 
 def _draw_period(rng: random.Random) -> GeneratedTheorem:
     """Draw a theorem about an element of a periodic sequence, given another element."""
-    # f(place) = value is given, and f(n + period) = f(n). The statement is about a multiple of the
-    # period later.
+    # f(place) = value is given, and f(n + period) = f(n). The statement is about f(place + m) for a
+    # multiple m of the period.
     place, value, period = rng.randint(10, 99), rng.randint(1, 9), rng.randint(2, 9)
     kind, far = rng.choice(("Nat", "Int")), rng.randint(*FAR)
 
@@ -125,5 +128,5 @@ def _draw_period(rng: random.Random) -> GeneratedTheorem:
         f"(f : Nat → {kind}) (h₀ : f {place} = {value}) (h₁ : ∀ n, f (n + {period}) = f n) : "
         f"f ({place} + {period} * {far}) = {value}"
     )
-    failures = [write_proof(period, place, value), write_proof(value, period, place)]
-    return GeneratedTheorem(statement, write_proof(place, period, value), failures)
+    mistakes = [write_proof(period, place, value), write_proof(value, period, place)]
+    return GeneratedTheorem(statement, write_proof(place, period, value), mistakes)

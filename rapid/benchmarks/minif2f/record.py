@@ -21,7 +21,7 @@ class LeanProblem(Problem):
     name: str = Field(validation_alias=AliasChoices("name", "id"))
     formal_statement: str = Field(
         validation_alias=AliasChoices("formal_statement", "statement"),
-        description="may be called statement in a file, as name may be called id",
+        description="in a file, its key may also be statement, and the key of name may be id",
     )
     header: str = ""
     split: str = ""  # of the dataset; see rapid.benchmarks.published
@@ -50,7 +50,7 @@ class LeanProblem(Problem):
 
     @property
     def unusable_reason(self) -> str:
-        """Return why Lean refuses the statement, if it is known to do so."""
+        """Return why Lean refuses the statement; "" if no such flaw is known."""
         flaw = find_flaw(self.name, self.formal_statement)
         return (
             f"its statement is malformed: {flaw.why}" if flaw and flaw.kind == "malformed" else ""

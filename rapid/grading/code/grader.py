@@ -75,8 +75,8 @@ class CodeGrader:
         reference = self._references.get(problem, self._sandbox)
         comparison = _Comparison(reference)
         name = problem.entry_point
-        as_sets = oracle.is_set(name)
-        job = encode_job(completion, name, reference.calls, as_sets, is_completion=True)
+        as_sets = oracle.is_compared_as_set(name)
+        job = encode_job(completion, name, reference.inputs_json, as_sets, is_completion=True)
         seconds = reference.compute_time_limit(self.timeout)
         ending = self._sandbox.run(job, seconds, comparison.receive, reference.line_limit)
         return verdicts.build_verdict(comparison.decide_reason(ending))
@@ -126,13 +126,19 @@ class _Comparison:
         Args:
             ending: how the job ended: a constant of `sandbox`, such as STOPPED.
         """
-        return (self.failure or verdicts.PASSED) if ending == STOPPED else _ENDINGS[ending]
+        if ending == STOPPED:
+            return self.failure or verdicts.PASSED
+        return _REASONS_BY_ENDING[ending]
 
 
 # The reasons that a child may give for its failure. Only the grader decides whether a completion
 # passed or ran out of time. `select_reasons` leaves out reasons for which the grader or the problem
 # is to blame.
 _CHILD_REASONS = verdicts.select_reasons("code", excluded={verdicts.PASSED, verdicts.TIMEOUT})
-# Reasons by the ending of a job that `receive` did not stop. FLOODED: one output was far longer
-# than every expected output, so it is wrong.
-_ENDINGS = {ENDED: verdicts.CRASHED, TIMED_OUT: verdicts.TIMEOUT, FLOODED: verdicts.WRONG_ANSWER}
+# The reason of the verdict for each ending of a job that `receive` did not stop. With FLOODED, one
+# output was far longer than every expected output, so it is wrong.
+_REASONS_BY_ENDING = {
+    ENDED: verdicts.CRASHED,
+    TIMED_OUT: verdicts.TIMEOUT,
+    FLOODED: verdicts.WRONG_ANSWER,
+}

@@ -46,7 +46,7 @@ def restore_inputs(task_id: str, inputs: list[list[Any]]) -> list[list[Any]]:
         raise BadProblem(f"{task_id}: its inputs are not those of MBPP+'s task: {error}") from None
 
 
-def is_set(entry_point: str) -> bool:
+def is_compared_as_set(entry_point: str) -> bool:
     """Return whether outputs of this function are converted to sets before they are compared."""
     return entry_point in special.MBPP_OUTPUT_SET_EQ_TASKS
 
@@ -80,7 +80,7 @@ def is_right(entry_point: str, inputs: list, output: Any, expected: Any, atol: f
             return False
         return _is_close(output, expected, atol)
     except (TypeError, ValueError, ArithmeticError, RecursionError):
-        return False  # these types cannot be compared, so they are not equal
+        return False  # the outputs cannot be compared, so they are not equal
 
 
 def _is_close(output: Any, expected: Any, atol: float) -> bool:
@@ -96,7 +96,7 @@ def _is_close(output: Any, expected: Any, atol: float) -> bool:
         )
     if not isinstance(output, _NUMBERS) or not isinstance(expected, _NUMBERS):
         return False
-    # The bound is infinite if `expected` is, and would then accept every number.
+    # If `expected` is infinite, the bound is infinite too, and would accept every number.
     near = abs(output - expected) <= atol + RELATIVE_TOLERANCE * abs(expected) < math.inf
     return near or output == expected
 
@@ -107,7 +107,7 @@ def _is_equal_or_allowed(
     """Return whether an output equals the expected one, or a rule for its task allows it."""
     if isinstance(expected, encoding.Digest):  # sent in place of a long list: see `encoding`
         return output == expected
-    if is_set(entry_point):
+    if is_compared_as_set(entry_point):
         return set(encoding.check_hashable(output)) == set(expected)
     if entry_point in special.MBPP_OUTPUT_NOT_NONE_TASKS:
         # Searches: only whether something was found is compared, and not what.
@@ -115,8 +115,8 @@ def _is_equal_or_allowed(
         return has_found == (expected is not None)
     if output == expected:
         return True
-    # In the examples of the next two tasks "all divisors" excludes the number itself; in their
-    # reference solutions it does not. Both readings are right.
+    # In the examples of the next two tasks "all divisors" excludes the number itself, in their
+    # reference solutions it includes the number. Both readings are right.
     if entry_point == "are_equivalent":  # Mbpp/164
         first, second = map(_proper_divisors_sum, inputs)
         return output == (first == second)

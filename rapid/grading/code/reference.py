@@ -35,18 +35,18 @@ class Reference:
 
     entry_point: str
     inputs: list[list[Any]]
-    calls: str  # the inputs, encoded as JSON
+    inputs_json: str  # the inputs, as JSON text (`runner.encoding`)
     expected: list[Any]
     tolerances: list[float]  # absolute, one per expected output
     line_limit: int  # maximum bytes of one output
-    value_limit: int  # maximum numbers, strings and containers in one output
+    value_limit: int  # maximum number of values (numbers, strings, containers) in one output
     seconds: float  # wall-clock time of the reference solution on all inputs
 
     def compute_time_limit(self, timeout: float) -> float:
         """Return the wall-clock seconds that a completion may take.
 
-        This is `timeout`, or `CODE_SLOWNESS` times the reference solution's time if that is longer,
-        but at most `CODE_SLOW_SECONDS` if that is longer than `timeout`.
+        This is the larger of `timeout` and `CODE_SLOWNESS` times the reference solution's time. The
+        latter is at most `CODE_SLOW_SECONDS`.
         """
         seconds = min(limits.CODE_SLOWNESS * self.seconds, limits.CODE_SLOW_SECONDS)
         return max(timeout, seconds)
@@ -72,7 +72,11 @@ class ReferenceCache:
         self._lock = threading.Lock()
 
     def get(self, problem: FunctionProblem, sandbox: Sandbox) -> Reference:
-        """Return a problem's reference, computed if needed. Raise BadProblem as `run_reference`."""
+        """Return a problem's reference; compute it if it is not in the cache.
+
+        Raises:
+            BadProblem: as `run_reference` raises it.
+        """
         with self._lock:
             cached = self._cache.setdefault(problem.digest, CachedReference())
             self._cache.move_to_end(problem.digest)
@@ -96,7 +100,7 @@ def run_reference(problem: FunctionProblem, sandbox: Sandbox) -> Reference:
     ]
     if not inputs:
         raise BadProblem(f"{problem.id} has no inputs")
-    calls = json.dumps(encoding.encode(inputs))
+    inputs_json = json.dumps(encoding.encode(inputs))
     lines: list[bytes] = []
 
     def collect(line: bytes) -> bool:
@@ -104,21 +108,21 @@ def run_reference(problem: FunctionProblem, sandbox: Sandbox) -> Reference:
         lines.append(line)
         return len(lines) < len(inputs)
 
-    job = encode_job(
-        problem.canonical_solution, problem.entry_point, calls, oracle.is_set(problem.entry_point)
-    )
+    name = problem.entry_point
+    as_sets = oracle.is_compared_as_set(name)
+    job = encode_job(problem.canonical_solution, name, inputs_json, as_sets)
     start = time.monotonic()
     ending = sandbox.run(job, limits.REFERENCE_SECONDS, collect, limits.REFERENCE_LINE_BYTES)
     seconds = time.monotonic() - start
     answers = [json.loads(line) for line in lines]
-    failed = next((answer["reason"] for answer in answers if "reason" in answer), None)
-    if failed or len(answers) < len(inputs):
-        raise BadProblem(f"{problem.id}: the reference solution failed: {failed or ending}")
+    failure = next((answer["reason"] for answer in answers if "reason" in answer), None)
+    if failure or len(answers) < len(inputs):
+        raise BadProblem(f"{problem.id}: the reference solution failed: {failure or ending}")
     expected = [encoding.decode(answer["output"]) for answer in answers]
     return Reference(
-        entry_point=problem.entry_point,
+        entry_point=name,
         inputs=inputs,
-        calls=calls,
+        inputs_json=inputs_json,
         expected=expected,
         tolerances=oracle.compute_tolerances(expected, problem.atol),
         # An output is read and compared outside the sandbox, in the grader's time and memory, so

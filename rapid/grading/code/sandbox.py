@@ -1,4 +1,4 @@
-"""Runs hostile Python programs in a sandbox. This is the grader's side; `runner` is the other side.
+"""Runs hostile Python programs in a sandbox. The part inside the sandbox is `runner`.
 
 One runner process serves many jobs. It forks a child for each job, which ends with the job. The
 runner is started in the strongest layer that works on this machine:
@@ -8,15 +8,15 @@ runner is started in the strongest layer that works on this machine:
 - "filters": filters in the kernel around each child, Landlock and seccomp together.
 
 In each of these layers a child cannot reach the network, the host's processes, or any file but
-those of Python itself. If no layer works, nothing is graded, unless the caller accepts this one
-(`unsafe`):
+those of Python itself. If none of them works, nothing is graded, unless the caller accepts a fourth
+one (`unsafe`):
 
 - "limits": limits on resources and, if the grader runs as root, a user without rights. A completion
   can read files and the environment of the grader's user, and can send signals to that user's
   processes.
 
 In every layer the child is limited in time, memory and output, and cannot start processes or
-threads. Both filters are put on it, as far as the kernel supports them.
+threads. Landlock and seccomp restrict it too, as far as the kernel supports them.
 `Sandbox.describe_isolation` says what is in force.
 """
 
@@ -46,15 +46,16 @@ log = logging.getLogger(__name__)
 LAYERS = ("bwrap", "namespaces", "filters")  # strongest first
 UNSAFE_LAYER = "limits"
 
-# How a job ended: `receive` returned False; the child ended; the time was up; a line was too long.
+# How a job ended: `receive` (see `Sandbox.run`) returned False; the child ended; the time was up; a
+# line was too long.
 STOPPED, ENDED, TIMED_OUT, FLOODED = "stopped", "ended", "timed out", "flooded"
 
 # A command prefix that moves the socket to the grader from standard input to file descriptor 3.
 # bubblewrap's processes keep copies of descriptors 0 to 2, and a completion may be able to reach
 # those processes.
 _WITH_SOCKET = ["/bin/sh", "-c", 'exec "$@" 3<&0 </dev/null', "sh"]
-# The same, but the shell waits for the command, and so is its parent. With --die-with-parent Linux
-# would otherwise kill bubblewrap when the grader's thread that started it ends.
+# The same, but the shell remains as the parent of the command and waits for it. Otherwise Linux
+# would kill bubblewrap, which has --die-with-parent, when the grader's thread that started it ends.
 _WITH_SOCKET_AND_PARENT = ["/bin/sh", "-c", 'exec 3<&0 </dev/null; "$@" & exec 3<&-; wait $!', "sh"]
 _RUNNER = Path(__file__).resolve().with_name("runner")
 # The Python installation itself, not a virtual environment.
@@ -97,7 +98,7 @@ def encode_job(
     Args:
         code: the program, or a completion with a program in it.
         entry_point: name of the function to call.
-        calls: JSON, a list of encoded argument lists (`runner.encoding`).
+        calls: JSON text: a list with the encoded arguments of each call (`runner.encoding`).
         as_sets: whether to convert each output, also an iterator, to a set.
         is_completion: whether `code` is a completion in which the program has to be found.
     """
@@ -150,7 +151,7 @@ class Sandbox:
 
     def describe_isolation(self) -> str:
         """Describe what isolates a job from the machine. The sandbox must have been started."""
-        files, calls = (
+        file_filter, call_filter = (
             self.filtered and self._hello[name] for name in ("FileFilter", "SystemCallFilter")
         )
         library_only = "no file but Python's library, numpy and pandas"
@@ -158,8 +159,8 @@ class Sandbox:
         user = self._hello["user"]
         readable = "the grader's own files" if user == os.geteuid() else "files that all may read"
         access = [
-            library_only if files else f"can read {readable}",
-            "no socket, no signal" if calls else "can use the network",
+            library_only if file_filter else f"can read {readable}",
+            "no socket, no signal" if call_filter else "can use the network",
         ]
         description = {
             "bwrap": f"bubblewrap: {enclosed}",
@@ -172,7 +173,7 @@ class Sandbox:
         user_name = "the grader's user" if user == os.geteuid() else "another user"
         rights = f"as {user_name}, without capabilities"
         resources = f"{self.memory_mb} MB, no child process, no thread, no file written"
-        is_on = {"Landlock": files, "seccomp": calls, "Python guard": self.guarded}
+        is_on = {"Landlock": file_filter, "seccomp": call_filter, "Python guard": self.guarded}
         switches = ", ".join(f"{name} {'on' if on else 'off'}" for name, on in is_on.items())
         return "; ".join([description[self.layer], separation, rights, resources, switches])
 
@@ -209,7 +210,7 @@ class Sandbox:
     def _run(
         self, job: bytes, timeout: float, receive: Callable, line_limit: int, guarded: bool
     ) -> str:
-        """Run one job as `run` does, with or without the guard; `run` has taken the lock."""
+        """Run one job as `run` does, with or without the guard, but do not take the lock."""
         deadline = time.monotonic() + timeout + limits.CODE_GRACE_SECONDS
         request = encoding.REQUEST.pack(timeout, self.memory_mb * 1_000_000, guarded, self.filtered)
         job_socket, child_end = socket.socketpair()
@@ -223,7 +224,7 @@ class Sandbox:
                 job_socket.sendall(encoding.LENGTH.pack(len(job)) + job)
             ending = _read_lines(LineReader(job_socket, line_limit), deadline, receive)
         # The job's socket is closed now, so the runner ends the child and replies with whether the
-        # child's time ran out. The runner ends a child earlier than the deadline here.
+        # child's time ran out. Its time ends about CODE_GRACE_SECONDS before `deadline`.
         reply = self._runner.ask(b"", limits.CODE_REPLY_SECONDS)
         if len(reply) != encoding.REPLY.size:
             self._stop()
@@ -253,7 +254,7 @@ class Sandbox:
         )
 
     def _launch(self, layer: str) -> None:
-        """Start a runner in this layer. Raise SandboxError with the last line that it printed."""
+        """Start a runner in this layer. If that fails, raise SandboxError with its last message."""
         with tempfile.TemporaryFile() as errors:
             self._runner = Worker(
                 limit_memory(_build_command(layer), self.memory_mb + limits.CODE_RUNNER_MB),
@@ -268,7 +269,7 @@ class Sandbox:
                 self._stop()
                 errors.seek(0)
                 lines = errors.read().decode(errors="replace").strip().splitlines()
-                # The last line of a traceback is the error.
+                # The last line of a traceback has the error.
                 raise SandboxError(lines[-1] if lines else "the runner did not start") from None
 
     def _test_layer(self, layer: str) -> None:
@@ -320,8 +321,8 @@ def _read_lines(reader: LineReader, deadline: float, receive: Callable[[bytes], 
 def _build_command(layer: str) -> list[str]:
     """Return the command line that starts a runner in this layer, or raise SandboxError."""
     paths = _list_readable_paths()
-    hidden, shared = _find_package_folders(paths), _find_shared_packages()
-    settings = {"layer": layer, "paths": paths, "hidden": hidden, "shared": shared}
+    hidden, importable = _find_package_folders(paths), _find_importable_packages()
+    settings = {"layer": layer, "paths": paths, "hidden": hidden, "importable": importable}
     settings["resources"] = limits.CODE_RESOURCES
     # -S, -s, -P: no installed packages and no modules from the working directory. -B: no bytecode.
     runner = [_PYTHON, "-S", "-s", "-P", "-B", str(_RUNNER), json.dumps(settings)]
@@ -344,7 +345,8 @@ def _build_command(layer: str) -> list[str]:
     command += _bind_paths(library)
     for path in hidden:
         command += ["--perms", "0755", "--tmpfs", path]
-    command += _bind_paths([*shared, runner_folder])  # after `hidden`: they may lie in its folders
+    # These come after the folders in `hidden`, in which they may lie.
+    command += _bind_paths([*importable, runner_folder])
     for path in (*hidden, "/"):
         command += ["--remount-ro", path]
     return [*_WITH_SOCKET_AND_PARENT, *command, "--chdir", "/", *runner]
@@ -360,7 +362,7 @@ def _bind_paths(paths: list[str]) -> list[str]:
 
 
 def _list_readable_paths() -> list[str]:
-    """Return the paths that Python needs: interpreter, library, C libraries. `runner` is last."""
+    """Return the paths that a runner needs: Python, its library, C libraries, and last `runner`."""
     candidates = [
         _PYTHON,
         f"{_PREFIX}/lib",
@@ -373,8 +375,8 @@ def _list_readable_paths() -> list[str]:
 def _find_package_folders(paths: list[str]) -> list[str]:
     """Return the folders of installed packages below these paths.
 
-    They are hidden from completions, except for a few packages (`_find_shared_packages`), because
-    this project, with its problems, may be installed there.
+    They are hidden from completions, because this project, with its problems, may be installed
+    there. The packages of `_find_importable_packages` are not hidden.
     """
     return [
         str(folder)
@@ -384,7 +386,7 @@ def _find_package_folders(paths: list[str]) -> list[str]:
     ]
 
 
-def _find_shared_packages() -> list[str]:
+def _find_importable_packages() -> list[str]:
     """Return the paths of the packages that completions may import, and of their C libraries."""
     paths = []
     for name in packages.NAMES:

@@ -25,7 +25,7 @@ from rapid.grading.lean.process import (
 from rapid.grading.lean.standby import borrow
 from rapid.grading.verdicts import Verdict
 
-# The processes in messages, by role.
+# The names of the processes in messages, by role.
 PROCESS_NAMES = {
     "author": "process that reads proofs (the author)",
     "judge": "process that checks proofs (the judge)",
@@ -83,7 +83,7 @@ class LeanChecker:
         return self
 
     def wait_ready(self) -> float:
-        """Wait until the header is imported. Return the seconds since Lean was started.
+        """Wait until the header is imported. Return the seconds from Lean's start until then.
 
         Raises:
             LeanUnavailable: Lean does not start, or does not accept the header.
@@ -94,7 +94,7 @@ class LeanChecker:
 
     @property
     def answered(self) -> int:
-        """Return the smaller of the numbers of proofs that the two processes checked before."""
+        """Return how many proofs each process has checked for earlier jobs, at least."""
         return min(process.answered for process in self._processes.values())
 
     def check(self, name: str, statement: str, proof: str, timeout: float | None = None) -> Verdict:
@@ -206,14 +206,15 @@ class LeanChecker:
     def _ask(
         self, role: str, request: dict, timeout: float, export: bytes | None = None
     ) -> tuple[Answer, bytes]:
-        """Send a request to a process; return its answer and its export.
+        """Send a request to a process; return the answer and the export that follows it.
 
         If the process ends by itself, the request is repeated once with a new process. If that
         process ends too, the proof is the cause, and the answer is `crashed`.
         """
         for is_last in (False, True):
             try:
-                answer, own_export = self._get_ready_process(role).request(request, timeout, export)
+                process = self._get_ready_process(role)
+                answer, answer_export = process.request(request, timeout, export)
             except TimeoutError:
                 self._restart(role)
                 return Answer(why=verdicts.TIMEOUT), b""
@@ -231,7 +232,7 @@ class LeanChecker:
                 break
         if answer.megabytes > limits.LEAN_REPLACE_MB:
             self._restart(role)
-        return answer, own_export
+        return answer, answer_export
 
     def _get_ready_process(self, role: str) -> LeanProcess:
         """Return a process that is ready. A process that has died is replaced."""

@@ -104,10 +104,13 @@ class LeanGrader:
         return verdict
 
     def _get_checker(self, header: str) -> LeanChecker:
-        """Return the checker for a header. Start it if needed, and then stop the oldest one."""
+        """Return the checker for a header, which is started if needed.
+
+        If there are then more than `limits.LEAN_CHECKERS`, the least recently used one is stopped.
+        """
         checker = self._checkers.pop(header, None)
         checker = checker or LeanChecker(self.timeout, header, unsafe=self.unsafe).start()
         while len(self._checkers) >= limits.LEAN_CHECKERS:
             self._checkers.pop(next(iter(self._checkers))).stop()
-        self._checkers[header] = checker  # the dictionary is in the order of use
+        self._checkers[header] = checker  # the dictionary is in the order of last use
         return checker

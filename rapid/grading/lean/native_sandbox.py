@@ -49,7 +49,8 @@ def build_sandbox_command(program: Sequence[str], readable: Sequence[Path]) -> l
         readable: the paths that the program can read, besides the system's libraries.
 
     Raises:
-        SandboxUnavailable: bubblewrap is missing, or no filter is written for this kind of machine.
+        SandboxUnavailable: bubblewrap is missing, or this module has no filter for this kind of
+            machine.
     """
     if os.uname().machine not in CLONE_AND_REFUSED_CALLS:
         raise SandboxUnavailable(f"no filter of system calls is written for {os.uname().machine}")
@@ -90,7 +91,7 @@ def main(command: list[str]) -> int:
     os.write(writing, assemble_filter(os.uname().machine))
     os.close(writing)
     os.dup2(reading, FILTER)
-    # Files in the sandbox would be in memory, beyond Lean's limit: allow none.
+    # Files that Lean writes in the sandbox would take memory beyond Lean's limit: allow none.
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     status = subprocess.call(command, pass_fds=[FILTER])

@@ -94,7 +94,7 @@ class LeanProcess(Worker):
         waits_for_renew: bool = False,
     ):
         self.seconds: float | None = None  # from start to ready; None until it is ready
-        self.answered = 0  # proofs for earlier jobs, when it got ready
+        self.answered = 0  # proofs for earlier jobs, as the process said when it got ready
         self._answers = ANSWERS[role]
         self._role = role
         self._killed_statuses = {KILLED, EXITED_AS_KILLED}  # of a process killed from outside
@@ -104,8 +104,8 @@ class LeanProcess(Worker):
         self._header = header
         plan = plan_launch(backend, header, role, unsafe)
         self._scratch = plan.scratch
-        # The pipe for the guard in launch.py, which ends Lean when this process ends for any
-        # reason.
+        # The pipe for the guard in launch.py. The guard ends Lean when the present process, which
+        # holds the other end, ends for any reason.
         guarded, lifeline = os.pipe()
         self._lifeline: int | None = lifeline
         try:
@@ -137,10 +137,11 @@ class LeanProcess(Worker):
         return (self._backend, self._header) == (backend, header)
 
     def renew(self) -> None:
-        """Have the process import the header, or put its memory back to the state after the header.
+        """Have the process import the header for its first borrower.
 
-        `wait_ready` waits for it. A process with more than `limits.LEAN_LEND_MB` of memory ends
-        instead.
+        For later borrowers, have it put its memory back to the state after the header; a process
+        with more than `limits.LEAN_LEND_MB` of memory ends instead. `wait_ready` waits for the
+        answer.
         """
         self.seconds, self._started = None, time.monotonic()
         self._renewal = secrets.token_hex(16)
@@ -219,15 +220,15 @@ class LeanProcess(Worker):
 
     def _close_lifeline(self) -> None:
         atexit.unregister(self.end)
-        lifeline, self._lifeline = self._lifeline, None  # another thread may end it too
+        lifeline, self._lifeline = self._lifeline, None  # another thread may call this too
         if lifeline is not None:
             os.close(lifeline)
 
     def _describe_death(self) -> ProcessDied:
         """Return how the process ended. It may still run if it has only closed its output."""
         if self.is_borrowed:
-            # Only the process that started Lean can read its exit status. `was_killed` makes the
-            # caller repeat the request.
+            # Only the process that started Lean can read Lean's exit status. `was_killed` keeps the
+            # proof from being blamed: a new process gets it.
             return ProcessDied("exit status unknown to this job", was_killed=True)
         try:
             status = self.wait(timeout=1)

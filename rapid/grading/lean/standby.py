@@ -14,8 +14,8 @@ from rapid.grading.lean.launch import Role
 from rapid.grading.lean.process import ANSWERS, LeanProcess
 from rapid.grading.standby import Standby
 
-# The header of theorems that are generated from a seed: it is empty. Theorems that use Mathlib need
-# a native Lean. It is not lent, and each job starts its own.
+# The header of theorems that are generated from a seed: it is empty. A native Lean, which theorems
+# that use Mathlib need, is not lent: each job starts its own.
 HEADER = ""
 
 STANDBY = Standby(
@@ -24,7 +24,7 @@ STANDBY = Standby(
 
 
 def lend() -> Callable[[bool], None] | None:
-    """Lend an author and a judge to the job that is forked next, as `Standby.lend`.
+    """Lend an author and a judge to the job that is forked next, as `Standby.lend` does.
 
     Returns None if the WebAssembly Lean is not installed, or a native Lean is used instead.
     """

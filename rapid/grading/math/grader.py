@@ -20,7 +20,8 @@ from rapid.grading.standby import Standby
 from rapid.grading.verdicts import Verdict
 from rapid.grading.worker import Worker
 
-_WORKER_ENVIRONMENT = ("HOME", "LD_LIBRARY_PATH", "PATH", "PYTHONPATH")  # of the worker
+# Environment variables that the worker inherits.
+_WORKER_ENVIRONMENT = ("HOME", "LD_LIBRARY_PATH", "PATH", "PYTHONPATH")
 _WORKER = Path(__file__).resolve().with_name("worker")
 _BOX = re.compile(r"\\(boxed|fbox)(?![a-zA-Z])\s*")
 _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)  # `\{` is text and matches as a whole
@@ -51,10 +52,10 @@ def extract_last_boxed(text: str) -> str | None:
 
 
 class Question(Problem, Protocol):
-    """A question with one answer, as LaTeX."""
+    """A question with one answer, both as LaTeX."""
 
-    problem: str
-    answer: str
+    problem: str  # the text of the question
+    answer: str  # the known answer; "" if there is none
 
 
 class MathGrader:
@@ -117,10 +118,12 @@ class MathGrader:
                 raise
 
     def _compare(self, gold: str, answer: str, question: str) -> str:
-        """Return the reason of the verdict from the worker, which is replaced if it has died.
+        """Let the worker compare, and return the reason of its verdict.
+
+        A worker that has died before this request is replaced.
 
         Raises:
-            GraderDied: the worker, or the process in it that compares, died during this request.
+            GraderDied: the worker, or its child that compares, died during this request.
         """
         if self._worker is None or not self._worker.is_alive:
             self._end()
@@ -157,7 +160,7 @@ class MathGrader:
 
 
 def _start_worker() -> Worker:
-    """Start a worker. It does not inherit the environment, which may hold secrets."""
+    """Start a worker. It inherits little of the environment, which may hold secrets."""
     command = [sys.executable, "-P", str(_WORKER), str(limits.MATH_BYTES)]
     environment = {name: os.environ[name] for name in _WORKER_ENVIRONMENT if name in os.environ}
     environment["PYTHONHASHSEED"] = "0"  # sympy's order of terms depends on the seed of hashes
@@ -169,6 +172,6 @@ STANDBY = Standby(lambda _: _start_worker(), ["worker"])
 
 
 def _to_plain_line(answer: str) -> str:
-    """Return an answer on one line, without dollar signs and a final punctuation mark."""
+    """Return an answer on one line, without $, \\displaystyle and a final punctuation mark."""
     line = " ".join(re.sub(r"(?<!\\)\$|\\displaystyle(?![a-zA-Z])", "", answer).split())
     return re.sub(r"(?<!\\)[.,;]$", "", line)

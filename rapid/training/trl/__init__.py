@@ -1,7 +1,7 @@
 """Changes to TRL's and transformers' behaviour that RapidTrainer needs.
 
 The docstring of each overridden method says what TRL does and why it is changed. This module lists
-TRL's names that the code depends on, and has two patches that are applied before TRL is used.
+names of TRL that the code depends on, and has two patches that are applied before TRL is used.
 
 tests/training/test_trl.py compares these names with the installed TRL. This module must not import
 TRL, because `prevent_vllm_import` has to be called before TRL is imported.
@@ -69,10 +69,10 @@ def prevent_vllm_import() -> None:
 
 
 def cache_package_lookups() -> None:
-    """Cache accelerate's test whether a package is installed.
+    """Cache the function by which accelerate tests whether a package is installed.
 
-    accelerate runs this test whenever it unwraps a model, and reads the package's metadata each
-    time. That takes milliseconds, as long as sampling one token of many completions.
+    accelerate calls it whenever it unwraps a model, and reads the package's metadata each time.
+    This takes milliseconds, as long as sampling one token of many completions.
     """
     from accelerate.utils import imports
 

@@ -51,7 +51,7 @@ class CompletionsTableTrainer(GRPOTrainer):
     def _log_advantages(self, rewards: Tensor, group_size: int) -> None:
         """Put the objective's on-policy advantages in the table, in place of TRL's.
 
-        `rewards` (N,) are of all processes. The advantages of a group without rewards are 0.
+        `rewards` (N,) are of all processes. The advantages of a group that is not graded are 0.
         """
         columns = {"rewards": rewards, "accuracy": rewards}  # `mark_graded` reads both
         graded = batches.mark_graded(columns, group_size)
@@ -86,7 +86,7 @@ def print_completions(
         num_samples: how many random rows to print; None prints all.
         extra: further columns, by name.
     """
-    Table = utils.Table  # TRL calls this function only where rich is installed
+    Table = utils.Table  # exists, because TRL prints the table only if rich is installed
     numbers = {
         name: [NOT_GRADED if math.isnan(value) else f"{value:.2f}" for value in column]
         for name, column in {**rewards, "Advantage": advantages}.items()

@@ -38,10 +38,11 @@ class TrlLossTrainer(GRPOTrainer):
         """Return GRPOTrainer's loss of a micro-batch. A step's loss is the sum of these losses.
 
         TRL computes the mean over a micro-batch and divides it by the number of micro-batches in a
-        step, as all have the same size. Here sizes differ. Therefore the number is set to the
-        inverse of the micro-batch's share of its mini-batch: the share of the tokens if the loss is
-        a mean over tokens, else of the completions. What TRL computes per micro-batch (mean and
-        quantile of the entropies, the balance of experts) is still computed per micro-batch.
+        step, as all have the same size. Here sizes differ. Therefore TRL's number of micro-batches
+        is set to the inverse of this micro-batch's share of its mini-batch: its share of the tokens
+        if the loss is a mean over tokens, else of the completions. What TRL computes per
+        micro-batch (mean and quantile of the entropies, the balance of experts) is still computed
+        per micro-batch.
 
         As in TRL, some losses divide a sum over tokens by the mean number of tokens per step,
         which is `num_items_in_batch` (the tokens of the inference batch) divided by the number of
@@ -79,7 +80,7 @@ class TrlLossTrainer(GRPOTrainer):
     def _get_per_token_logps_and_entropies(
         self, model, input_ids, attention_mask, logits_to_keep, **kwargs
     ):
-        """Return log pi and entropies, (N, T), and the experts' auxiliary loss, or None for it.
+        """Return log pi and entropies, (N, T), and the experts' auxiliary loss (None without it).
 
         For its loss, which is the only call that asks for entropies, TRL would run each prompt once
         per completion. For models with absolute positions TRL also counts padding as positions, so

@@ -42,10 +42,10 @@ class MicroBatchTrainer(Trainer):
     def _backpropagate(self, model, micro_batch, *, last: bool, **kwargs) -> Tensor:
         """Add the gradient of a micro-batch to the step's gradient, and return its loss.
 
-        accelerate decides by a count of backward passes when processes exchange gradients. Here
-        processes exchange gradients in the last micro-batch of a step only. DeepSpeed does so in
-        each micro-batch. It would also divide the loss by gradient_accumulation_steps, which
-        `scale_wrt_gas` switches off.
+        accelerate counts backward passes to decide when processes exchange gradients. Here
+        processes exchange gradients in the last micro-batch of a step only, except with DeepSpeed,
+        which exchanges them in each micro-batch. DeepSpeed would also divide the loss by
+        gradient_accumulation_steps, which `scale_wrt_gas=False` prevents.
 
         Args:
             last: whether this is the last micro-batch of its optimizer step.
@@ -70,8 +70,8 @@ class MicroBatchTrainer(Trainer):
 
         Args:
             work: runs micro-batches of a size that depends on `halvings`.
-            discard_results: discards what the interrupted work has computed. Counts for the log
-                are restored by this method.
+            discard_results: discards what the interrupted work has computed, except for TRL's
+                metrics and counts, which this method restores.
         """
         counts = self._copy_counts()
         while True:

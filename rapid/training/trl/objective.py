@@ -24,7 +24,7 @@ TRL = TrlLoss()
 # Fields of GRPOConfig that GRPOTrainer's loss reads. Other objectives read the first four, too.
 TRL_LOSS_FIELDS = ("beta", "epsilon", "epsilon_high", "scale_rewards", *TRL_LOSS_ONLY_FIELDS)
 # Values of these fields that do not choose "trl", although they differ from TRL's default, because
-# RAPID trains in the same way.
+# RAPID always trains with them.
 SAME_AS_RAPID = {
     "scale_rewards": ("none", False),
     "router_aux_loss_coef": (0,),
@@ -41,10 +41,10 @@ def get_objectives() -> dict[str, Algorithm]:
 
 
 def explicit_trl_settings(config) -> dict[str, object]:
-    """Return the settings that choose GRPOTrainer's loss, by name.
+    """Return the settings that choose GRPOTrainer's loss, with their values.
 
-    These are the `TRL_LOSS_FIELDS` that the user passed, or that differ from their default, except
-    for None and the values in `SAME_AS_RAPID`.
+    These are the `TRL_LOSS_FIELDS` that the user passed with a value other than None, or that
+    differ from their default, except for the values in `SAME_AS_RAPID`.
     """
     fields = config.__dataclass_fields__
     values = {name: getattr(config, name) for name in TRL_LOSS_FIELDS}

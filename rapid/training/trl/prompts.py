@@ -24,7 +24,7 @@ class PromptCheckTrainer(GRPOTrainer):
 
     @override
     def _tokenize_prompts(self, prompts):
-        """Tokenize prompts; refuse empty and too long ones, and warn of keys that a template drops.
+        """Tokenize prompts; refuse empty and too long ones; warn of keys that the template ignores.
 
         TRL checks neither.
         """

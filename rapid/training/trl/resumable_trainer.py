@@ -1,8 +1,9 @@
 """Checkpoints from which a run resumes exactly.
 
 Trainer's checkpoints hold weights, optimizer, schedule, logs and the states of random generators.
-This adds what else the next inference batch depends on: position in the data, counts, settings and
-the state of the training loop. Terms (inference batch, H, n_step): see `rapid.training`.
+The checkpoints here also hold what else the next inference batch depends on: position in the data,
+counts, settings and the state of the training loop. See `rapid.training` for terms (inference
+batch, H, n_step).
 """
 
 import json
@@ -151,14 +152,14 @@ class ResumableTrainer(SavingTrainer, GRPOTrainer):
             problem = ", ".join(f"{name} was {saved[name]}" for name in changed)
         else:
             problem = (
-                f"it has no {file.name}: it was saved with save_only_model, fewer "
-                "processes, another trainer or an earlier version"
+                f"it has no {file.name}: it was saved with save_only_model, by fewer "
+                "processes, by another trainer or by an earlier version"
             )
         if self.args.sync_ref_model:
             problem = "it does not contain the reference model, which sync_ref_model changes"
         if problem:
             raise ValueError(
-                f"{checkpoint} cannot be resumed: {problem}. Change that, or start a new "
+                f"{checkpoint} cannot be resumed: {problem}. Change this, or start a new "
                 "run with the checkpoint as its model"
             )
         return state

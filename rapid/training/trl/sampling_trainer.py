@@ -146,9 +146,9 @@ class SamplingTrainer(
     ):
         """Return a dataloader whose batches are this process's part of an inference batch.
 
-        TRL's per_device_train_batch_size * steps_per_generation rows are too many where n_step is
-        not a multiple of the number of processes. In each step on a batch TRL also reads the same
-        rows again and moves them to the device. Here rows are cached, and moved once, for sampling.
+        TRL's per_device_train_batch_size * steps_per_generation rows are too many if n_step is not
+        a multiple of the number of processes. TRL also reads the same rows again in each step on a
+        batch, and moves them to the device. Here rows are cached, and moved once, for sampling.
         """
         if is_training:
             size = self.args.H * self.args.n_step
@@ -165,7 +165,7 @@ class SamplingTrainer(
 
     @override
     def get_test_dataloader(self, test_dataset):
-        """Return `predict`'s dataloader. Unlike TRL's, it repeats a stream's prompts for groups."""
+        """Return `predict`'s dataloader. Unlike TRL's, it yields a group per prompt of a stream."""
         if isinstance(test_dataset, IterableDataset):
             return self.get_eval_dataloader(test_dataset)
         return super().get_test_dataloader(test_dataset)
@@ -213,7 +213,7 @@ class SamplingTrainer(
 
     @override
     def _generate_and_score_completions(self, inputs) -> Batch:
-        """Sample and grade a completion for each row of `inputs`. TRL would return advantages.
+        """Sample and grade a completion for each row of `inputs`. TRL returns advantages instead.
 
         Returns:
             `BATCH_COLUMNS`; `rewards` (N,), weighted sums over reward functions, NaN if all of them
@@ -225,10 +225,10 @@ class SamplingTrainer(
         if self._early_grading:
             self._early_grading.cancel()
         args = self.args
-        # TRL makes forward passes for log mu, unless a step takes all micro-batches of a batch, and
-        # for the reference, if beta is not 0. Here they are made later, and only where needed.
+        # TRL makes forward passes for log mu, unless one step takes all micro-batches of the batch,
+        # and for the reference, unless beta is 0. The patches postpone them until they are needed.
         steps = patch.object(args, "gradient_accumulation_steps", args.steps_per_batch)
-        # Rows of the forward pass that TRL makes anyway, to correct vLLM's log-probabilities.
+        # Rows of the forward pass that TRL still makes to correct vLLM's log-probabilities.
         rows = patch.object(args, "per_device_train_batch_size", args.micro_batch_size)
         msg = f"at step {self.state.global_step + 1}, with {len(inputs)} completions, the first of "
         note = note_on_error(msg + describe_sample(inputs[0].get("prompt")))
@@ -238,7 +238,7 @@ class SamplingTrainer(
             raise ValueError(TEXT_ONLY_ERROR)
         columns = LOSS_COLUMNS if self.args.uses_trl_loss else BATCH_COLUMNS
         batch = {column: sampled[name] for name, column in columns.items() if name in sampled}
-        if self.rollout_func is not None:  # without use_rollout_logps, its values may be dummies
+        if self.rollout_func is not None:  # without use_rollout_logps, its logps may be dummies
             rollout_logp = batch.pop("sampler_logp", None)
             batch |= {"behavior_logp": rollout_logp} if args.use_rollout_logps else {}
         if self._sampled_logp:  # may be wider than ids: TRL cuts completions at their end token
@@ -268,8 +268,8 @@ class SamplingTrainer(
     ):
         """Sample in batches of `sampling_batch_size`; TRL samples all prompts in one batch.
 
-        TRL takes each num_generations rows as a group. Where processes share a group, the rows of
-        this process are not whole groups, and each is passed as a group of one.
+        TRL takes each num_generations rows as a group. If processes share a group, the rows of this
+        process are not whole groups. Each row is then passed as a group of one.
         """
         if len(prompt_ids) % num_generations:
             num_generations = 1
@@ -308,8 +308,8 @@ class SamplingTrainer(
     def _neutral_generation_config(self) -> AbstractContextManager:
         """Hide the model's own generation_config, if an inference batch is used for several steps.
 
-        transformers takes settings that TRL leaves open, such as min_p, from the model's
-        generation_config. Importance weights need samples of the policy itself.
+        transformers takes settings that TRL leaves unset, such as min_p, from the model's
+        generation_config. But importance weights need samples of the policy itself.
         """
         if self.use_vllm or self.args.steps_per_batch == 1:
             return nullcontext()
@@ -376,7 +376,7 @@ class SamplingTrainer(
                     inputs, prompts, completions, completion_ids_list
                 )
         if self._time_limit:
-            rewards = self._time_limit.drop_timed_out(self, rewards, len(prompts))
+            rewards = self._time_limit.mask_timed_out(self, rewards, len(prompts))
         first = self.accelerator.process_index * len(prompts)
         refuse_rewards(rewards, self.reward_func_names, first, prompts, completions)
         self._rewards_per_func = rewards

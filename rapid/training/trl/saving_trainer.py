@@ -90,8 +90,8 @@ class SavingTrainer(Trainer):
     def train(self, resume_from_checkpoint=None, *arguments, **kwargs):
         """Train; with `resume_from_checkpoint=True`, from the newest intact checkpoint.
 
-        Trainer would take the newest checkpoint, intact or not. With `push_to_hub` this method does
-        so too, because such checkpoints have no digests.
+        Trainer takes the newest checkpoint, intact or not. So does this method with `push_to_hub`,
+        because checkpoints that are uploaded have no digests.
 
         Raises:
             ValueError: there is no intact checkpoint, or `resume_from_checkpoint` is damaged.
@@ -135,7 +135,8 @@ class SavingTrainer(Trainer):
             return
         super()._maybe_log_save_evaluate(*args, **kwargs)
         if is_due and self._saved_step != self.state.global_step:
-            # With save_strategy "best", an evaluation without a better result cancels it.
+            # With save_strategy "best", an evaluation without a better result cancels the save that
+            # is due.
             self._save_checkpoint(self.model, None)
             self.control = self.callback_handler.on_save(self.args, self.state, self.control)
 
@@ -150,7 +151,7 @@ class SavingTrainer(Trainer):
         return self.has_pending_steps() and has_more_steps and not is_empty_epoch
 
     def _postpone(self) -> None:
-        """Clear the fields of `control` that have to wait, or set those that have waited."""
+        """Clear the fields of `control` that are postponed, or set them when the wait is over."""
         control, args = self.control, self.args
         chooses_best = args.save_strategy != SaveStrategy.NO and args.metric_for_best_model
         due = set(self._postponed_fields)
@@ -203,7 +204,7 @@ def _publish(written: Path, checkpoint: Path) -> None:
     write_json(written / DIGESTS, digest_files(written))
     for path in (*written.rglob("*"), written):
         _flush(path)
-    shutil.rmtree(checkpoint, ignore_errors=True)  # of the same step, if the run was resumed
+    shutil.rmtree(checkpoint, ignore_errors=True)  # from before a resume, if there is one
     written.rename(checkpoint)
     written.parent.rmdir()
     for folder in checkpoint.parent.glob("checkpoint-*"):

@@ -1,7 +1,7 @@
 """Converts between GRPOConfig's batch sizes and RapidConfig's n_step and H.
 
-n_step is the completions per optimizer step, over all processes. H is the optimizer steps per
-inference batch, the completions that are sampled at once.
+n_step is the number of completions per optimizer step, over all processes. H is the number of
+optimizer steps per inference batch, which is the completions that are sampled at once.
 """
 
 from collections.abc import Callable, Iterator
@@ -60,7 +60,7 @@ def resolve_sizes(config, processes: int) -> None:
 
 
 def _count_micro_batches(config) -> int | None:
-    """Return how many micro-batches TRL runs per inference batch; None by default."""
+    """Return how many micro-batches TRL runs per inference batch; None if that is not set."""
     return config.steps_per_generation and config.steps_per_generation * config.num_iterations
 
 
@@ -122,8 +122,9 @@ def set_trl_sizes(config, processes: int, check: Callable[[], None]) -> None:
     """Run GRPOConfig's check, then set its batch sizes to those that follow from n_step and H.
 
     GRPOConfig accepts only one of generation_batch_size and steps_per_generation, and computes the
-    other. It also requires that a step divides evenly among the processes. Here only an inference
-    batch (H * n_step completions) has to, so the check is run as if that were one step.
+    other. It also requires that the completions of a step divide evenly among the processes. Here
+    only those of an inference batch (H * n_step) have to, so the check is run as if an inference
+    batch were one step.
 
     Args:
         check: GRPOConfig's `__post_init__`.

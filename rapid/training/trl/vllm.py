@@ -1,8 +1,8 @@
 """Patches for the vLLM engine that TRL creates in the trainer's process ("colocate" mode).
 
-TRL does not pass the policy's precision and the run's seed to the engine, waits for the last
-completion of a batch, hands over one weight tensor at a time, and its weight sync fails on CPUs.
-The functions here change this around TRL's calls.
+TRL does not pass the policy's precision and the run's seed to the engine. It returns completions
+only when the last one of a batch has ended. It hands over one weight tensor at a time, which is
+slow on GPUs and fails on CPUs. The functions here wrap or replace TRL's calls to change this.
 """
 
 import os
@@ -76,10 +76,10 @@ def _get_policy_dtype(generation: VLLMGeneration) -> torch.dtype:
 def prepare_engine() -> dict[str, int]:
     """Return further arguments for an engine on CPUs, and set vLLM's environment variables.
 
-    The variables, unless the user has set them, are the memory for vLLM's key-value cache, and a
-    switch for its compile cache: vLLM 0.31 cannot load what it compiled ahead of time for a CPU and
-    compiles again in each process, in a minute for 135 million parameters. Loading from its older
-    compile cache takes a quarter of that time.
+    Two variables are set, unless the user has set them: the memory for vLLM's key-value cache, and
+    the choice of vLLM's older compile cache. vLLM 0.31 cannot load what it compiled ahead of time
+    for a CPU, and compiles again in each process, which takes a minute for 135 million parameters.
+    Loading from the older cache takes a quarter of this time.
     """
     if torch.cuda.is_available():
         return {}
@@ -95,7 +95,7 @@ def prepare_engine() -> dict[str, int]:
 def report_ended_completions(
     generation: VLLMGeneration, on_end: Callable[[int, list[int]], None] | None
 ) -> Iterator[list[torch.Tensor]]:
-    """Within this context, report each completion of the engine's next batch when it has ended.
+    """Within this context, report each completion of the engine's next batch as soon as it ends.
 
     `LLM.generate` numbers its requests in the order of the prompts, and returns the completions of
     all of them together. Nothing is reported for a server, or for an engine that processes share
@@ -181,10 +181,10 @@ def _reload_weights(generation: VLLMGeneration) -> None:
 
 
 def _pack_heads(model: torch.nn.Module) -> None:
-    """Pack an LM head again that shares the embedding's weights (tied embeddings).
+    """Pack the LM head again, which may share the embedding's weights (tied embeddings).
 
-    No tensor is loaded under such a head's own name, so vLLM keeps its packed copy. Without this,
-    completions are silently sampled with the LM head of the model before training.
+    No tensor is loaded under the own name of such a head, so vLLM keeps its packed copy. Without
+    this function, completions are silently sampled with the LM head of the model before training.
     """
     from vllm.model_executor.layers.vocab_parallel_embedding import (
         ParallelLMHead,

@@ -1,4 +1,5 @@
-// A click on a button in .copy copies a table's text. Without this script it opens a box with the text.
+// A click on a button in .copy copies a table's text. Without this script, the click opens a box with
+// the text.
 document.addEventListener("click", (event) => {
   const button = event.target.closest(".copy button");
   if (!button || !navigator.clipboard) return;

@@ -47,8 +47,8 @@ def test_an_attack_gets_one_of_its_allowed_reasons(
 @pytest.fixture(scope="module")
 def targets(tmp_path_factory):
     installed = map(str, Path(sandbox_module._PREFIX, "lib").glob("python*/*-packages/**/*.py"))
-    shared = tuple(sandbox_module._find_shared_packages())
-    package = next((path for path in installed if not path.startswith(shared)), "")
+    importable = tuple(sandbox_module._find_importable_packages())
+    package = next((path for path in installed if not path.startswith(importable)), "")
     with intrusions.set_up_targets(
         tmp_path_factory.mktemp("targets"), package
     ) as intrusion_targets:
@@ -134,7 +134,7 @@ def test_the_child_process_holds_no_reference_and_no_expected_output(grader, dou
     )
     answers = []
     grader.grade(secret, secret.canonical_solution)
-    job = encode_job(search, "f", grader._references.get(secret, grader._sandbox).calls)
+    job = encode_job(search, "f", grader._references.get(secret, grader._sandbox).inputs_json)
     grader._sandbox.run(job, 20.0, lambda line: answers.append(json.loads(line)), 10**6)
     match_count, searched_length = answers[0]["output"].split(" found in ")
     assert match_count == "0"

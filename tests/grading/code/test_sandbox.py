@@ -290,24 +290,24 @@ def test_a_layer_that_lets_files_be_read_is_refused(layer, monkeypatch):
         pass
 
 
-def test_only_the_runner_and_shared_packages_are_visible(layer, tmp_path, monkeypatch):
+def test_only_the_runner_and_importable_packages_are_visible(layer, tmp_path, monkeypatch):
     """In this test the project is installed in a folder of Python's own library."""
     with Sandbox(layer=layer, guarded=False) as usual_sandbox:
         isolation = usual_sandbox.describe_isolation()
     packages = tmp_path / "lib/python3/site-packages"
     runner = shutil.copytree(sandbox_module._RUNNER, packages / "rapid/runner")
     (packages / "other.py").write_text("secret = 1")
-    (packages / "shared.py").write_text("one = 1")
+    (packages / "importable.py").write_text("one = 1")
     paths = [*sandbox_module._list_readable_paths()[:-1], str(tmp_path / "lib"), str(runner)]
     monkeypatch.setattr(sandbox_module, "_RUNNER", runner)
     monkeypatch.setattr(
-        sandbox_module, "_find_shared_packages", lambda: [str(packages / "shared.py")]
+        sandbox_module, "_find_importable_packages", lambda: [str(packages / "importable.py")]
     )
     monkeypatch.setattr(sandbox_module, "_list_readable_paths", lambda: paths)
     with Sandbox(layer=layer, guarded=False) as sandbox:
         assert run_program(sandbox, "def f(): return 1") == 1
         if layer != "filters":  # whose user may not enter pytest's folders
-            assert run_program(sandbox, "import shared\ndef f(): return shared.one") == 1
+            assert run_program(sandbox, "import importable\ndef f(): return importable.one") == 1
         assert run_program(sandbox, "import other\ndef f(): return 1") == "crashed"
         assert sandbox.describe_isolation() == isolation
         reading_program = report_error(f"open({str(packages / 'other.py')!r})")

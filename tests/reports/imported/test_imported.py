@@ -208,7 +208,10 @@ def test_variants_of_a_folder_are_left_out(runs):
 
 @pytest.mark.parametrize(
     ("place", "message"),
-    [("", "has no finished job in runs/ or evaluations/"), ("maths/m/pg/seed1", "is of no run")],
+    [
+        ("", "has no finished job in runs/ or evaluations/"),
+        ("maths/m/pg/seed1", "is not that of a run"),
+    ],
 )
 def test_a_folder_without_runs_of_this_project_is_refused(tmp_path, place, message):
     if place:

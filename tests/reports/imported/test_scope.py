@@ -12,7 +12,7 @@ def make_rows(*names, **values) -> dict:
 
 
 def derive_params(rows: dict):
-    return scope.derive_params(rows, scope.PaperParams(), 0)
+    return scope.derive_params(rows, scope.PresentationParams(), 0)
 
 
 def test_table_1_has_the_model_with_the_most_benchmarks():

@@ -41,7 +41,7 @@ def test_files_of_spreadsheets_are_read(tmp_path):
     ("change", "message"),
     [
         ({"benchmark": "maths"}, "benchmark: 'maths' is invalid: must be one of mbpp_plus, math, minif2f; did you mean math?"),
-        ({"benchmark": ""}, "benchmark: is empty; write mbpp_plus, math, minif2f"),
+        ({"benchmark": ""}, "benchmark: is empty; write mbpp_plus, math or minif2f"),
         ({"model": "模"}, "model: '模' is invalid: has characters that TeX's fonts lack: 模"),
         ({"model": "m" * 101}, "is invalid: has 101 characters; write at most 100"),
         ({"algorithm": "GRPO"}, "did you mean grpo?; or base, or a name that resembles none of these"),
@@ -102,7 +102,7 @@ def test_a_file_without_the_columns_is_rejected(tmp_path, text, messages):
 def test_an_unreadable_file_is_rejected(tmp_path):
     latin = tmp_path / "latin.csv"
     latin.write_bytes("é".encode("latin-1"))
-    assert " is not UTF-8" in read_errors(latin)[0]
+    assert " is not valid UTF-8" in read_errors(latin)[0]
     assert read_errors(tmp_path / "nowhere.csv")[0].endswith(
         "cannot be read: No such file or directory"
     )

@@ -87,4 +87,4 @@ def test_ties_of_the_highest_mean_are_marked(values, tmp_path):
     assert [cell.mark for cell in row.cells[0]] == ["", "best", ""]
     assert [cell.tied for cell in row.cells[0]] == [True, False, False]
     notes = " ".join(table.notes)
-    assert "the choice between them is a tie" in notes and "weights" not in notes
+    assert "so that the two rates tie" in notes and "weights" not in notes

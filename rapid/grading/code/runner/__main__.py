@@ -4,19 +4,19 @@
 
 File descriptor 3 is a socket to the grader. The grader sends an `encoding.REQUEST` and, with it,
 the file descriptor of a second socket, on which it sends the job to the child and reads the
-outputs. The runner does not read the second socket. So its memory, which the next child inherits,
-holds nothing of earlier jobs, such as a reference solution. After the child has ended, the runner
-answers with an `encoding.REPLY`.
+outputs. The runner does not read the second socket. So the runner's memory, which the next child
+inherits, holds nothing of earlier jobs, such as a reference solution. After the child has ended,
+the runner answers with an `encoding.REPLY`.
 
 A job is its length and a JSON object, made by `sandbox.encode_job`. The child finds the program in
 a completion (`program.find_program`) and runs it. It sends one line per call, {"output": ...}. If
 something goes wrong it sends {"reason": ...}, a reason of a verdict, as its last line.
 
 SETTINGS is a JSON object. A completion can read the files in `paths`, except for the folders in
-`hidden`. In these it can read only `shared`, the packages that completions may import. `resources`
-has limits for the process of a completion, by the names of RLIMITs. If `layer` is "namespaces", the
-runner makes the namespaces; in the layer "bwrap" it is in them already, and in the other layers
-there are none.
+`hidden`. In these folders it can read only `importable`, the packages that completions may import.
+`resources` has limits for the process of a completion, by the names of RLIMITs. If `layer` is
+"namespaces", the runner makes the namespaces; in the layer "bwrap" it is in them already, and in
+the other layers there are none.
 """
 
 import contextlib
@@ -49,17 +49,17 @@ PRELOADED = (
 
 def main() -> None:
     settings = json.loads(sys.argv[1])
-    paths, hidden, shared = settings["paths"], settings["hidden"], settings["shared"]
+    paths, hidden, importable = settings["paths"], settings["hidden"], settings["importable"]
     control = socket.socket(fileno=CONTROL)
-    sys.meta_path.append(packages.Finder(shared))
+    sys.meta_path.append(packages.Finder(importable))
     for name in PRELOADED.split():
         __import__(name)
     if settings["layer"] == "namespaces":
-        isolation.enter_namespaces(paths, hidden, shared)
+        isolation.enter_namespaces(paths, hidden, importable)
     forker, user = isolation.NamespaceForker(), isolation.find_unused_user()
     if not isolation.can_read(os.path.dirname(os.__file__), user):
         preload_library()
-    all_filters = filters.FileFilter([*paths, *shared], hidden), filters.SystemCallFilter()
+    all_filters = filters.FileFilter([*paths, *importable], hidden), filters.SystemCallFilter()
     working_filters = [kernel_filter for kernel_filter in all_filters if kernel_filter.works]
     # A process that is not dumpable cannot be traced by a completion that runs as the same user.
     isolation.call_libc("prctl", isolation.PR_SET_DUMPABLE, 0)
@@ -76,12 +76,12 @@ def main() -> None:
         timeout, memory, guarded, filtered = encoding.REQUEST.unpack(message)
         confinement = Confinement(
             timeout,
-            # CPU seconds: above the wall-clock limit, in case that is not enforced.
+            # CPU seconds: above the wall-clock limit, in case that limit is not enforced.
             settings["resources"] | {"AS": memory, "CPU": int(timeout) + 2},
             user,
             working_filters if filtered else [],
             guarded,
-            shared,
+            importable,
         )
         control.sendall(encoding.REPLY.pack(*supervise_child(job, forker, confinement)))
 
@@ -106,7 +106,7 @@ class Confinement:
     user: int | None  # id of the user to run as; None for the runner's user
     filters: list[filters.FileFilter | filters.SystemCallFilter]
     guarded: bool  # whether the guard in Python is on
-    shared: list[str]  # paths of packages, which the guard allows to be read
+    importable: list[str]  # paths of packages, which the guard allows to be read
 
 
 def supervise_child(
@@ -128,7 +128,7 @@ def supervise_child(
     try:
         os.killpg(child, signal.SIGKILL)  # no effect on the status of a child that has ended
     except (ProcessLookupError, PermissionError):
-        os.kill(child, signal.SIGKILL)  # the child does not lead a process group yet, or any more
+        os.kill(child, signal.SIGKILL)  # the child leads no process group yet, or no longer
     _, status = os.waitpid(child, 0)
     os.close(alive)
     job.close()
@@ -175,7 +175,7 @@ def run_job(job: socket.socket, confinement: Confinement) -> str | None:
         return "unparsable"
     packages.preload_packages({name for part in parts for name in program.find_names(part.code)})
     if confinement.guarded:
-        isolation.install_guard(confinement.shared)
+        isolation.install_guard(confinement.importable)
     try:
         module = types.ModuleType("completion")
         sys.modules["completion"] = module

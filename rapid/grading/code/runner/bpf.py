@@ -13,11 +13,12 @@ _LOAD, IF_EQUAL, IF_ANY_BIT, _RETURN = 0x20, 0x15, 0x45, 0x06
 # Offsets in struct seccomp_data. An argument has 8 bytes, the low half first.
 _NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16
 
-# By os.uname().machine: AUDIT_ARCH of linux/audit.h, and the column of this machine in tables with
-# the number of a system call on x86_64 and on aarch64.
+# By os.uname().machine: the constant AUDIT_ARCH_... of linux/audit.h, and an index. The number of a
+# system call is given as a pair, for x86_64 and for aarch64; the index selects one of them.
 MACHINES = {"x86_64": (0xC000_003E, 0), "aarch64": (0xC000_00B7, 1)}
 
-Step = tuple[int, int, int, int]  # operation, steps to skip if true, steps if false, operand
+# Operation, number of steps to skip if the comparison is true, number if it is false, operand.
+Step = tuple[int, int, int, int]
 
 ALLOW: list[Step] = [(_RETURN, 0, 0, 0x7FFF_0000)]  # SECCOMP_RET_ALLOW
 LOAD_NUMBER: list[Step] = [(_LOAD, 0, 0, _NUMBER)]
@@ -32,7 +33,7 @@ def branch(condition: int, operand: int, then: list[Step]) -> list[Step]:
     """Return steps that run the steps `then` if the loaded word meets a condition, else skip them.
 
     Args:
-        condition: IF_EQUAL to the operand, or IF_ANY_BIT in common with it.
+        condition: IF_EQUAL: the word equals the operand. IF_ANY_BIT: they have a bit in common.
     """
     return [(condition, 0, len(then), operand), *then]
 

@@ -32,7 +32,7 @@ LENGTH = struct.Struct("!Q")  # from grader to child: bytes of the job that foll
 
 MAX_ENCODED_ITEMS = 100_000  # items of a list or tuple that are encoded one by one
 _HASHED_AT_A_TIME = 10_000  # items of a list that are hashed at a time, to limit memory
-# Different items with the same hash that a set may have. By chance there is hardly ever one.
+# Maximum number of different items with the same hash in a set. Even two are rare by chance.
 _MAX_COLLISIONS = 16
 
 _CONTAINERS = {"tuple": tuple, "set": set, "frozenset": frozenset}
@@ -44,7 +44,7 @@ class Opaque:
 
 @dataclass(frozen=True)
 class Digest:
-    """Stands for a long list or tuple. Equal if all items have equal values and types."""
+    """Stands for a long list or tuple. Digests are equal if the items' values and types are."""
 
     blake2: str
 
@@ -72,8 +72,8 @@ def compute_digest(items: list | tuple) -> Digest | None:
     blake2 = hashlib.blake2b(type(items).__name__.encode())
     try:
         for start in range(0, len(items), _HASHED_AT_A_TIME):
-            # The bytes of version 0 depend on the values only. Later versions write a reference for
-            # an object that occurs twice.
+            # In version 0 of marshal's format, the bytes depend on the values only. Later versions
+            # write a reference for an object that occurs twice.
             blake2.update(marshal.dumps(items[start : start + _HASHED_AT_A_TIME], 0))
     except ValueError:
         return None
@@ -81,7 +81,7 @@ def compute_digest(items: list | tuple) -> Digest | None:
 
 
 def encode_output(value: Any) -> Any:
-    """Return `encode` of the value, or its digest if it is a long list or tuple."""
+    """Return a value encoded as by `encode`, or as a digest if it is a long list or tuple."""
     is_long = type(value) in (list, tuple) and _count_items(value) > MAX_ENCODED_ITEMS
     if is_long and (digest := compute_digest(value)):
         return {"digest": digest.blake2}

@@ -1,8 +1,8 @@
 """Filters in the kernel that refuse what a completion must not do. They need no privileges.
 
 - `SystemCallFilter` (seccomp) allows the system calls that Python needs to compute, and refuses all
-  others: no process, signal, socket, shared memory, resource limit or mount, and no file opened for
-  writing.
+  others, such as those for processes, signals, sockets, shared memory, resource limits, mounts, and
+  for opening files to write.
 - `FileFilter` (Landlock) refuses reading any file except those of Python.
 
 `rapid.grading.code.sandbox` lists the ways to isolate completions, called layers. The layers
@@ -18,7 +18,7 @@ import struct
 from typing import Self
 
 import bpf
-from libc import call_libc, is_permitted
+from libc import call_libc, succeeds_in_child
 
 PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP, SECCOMP_MODE_FILTER = 38, 22, 2
 WRITE_FLAGS = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC  # flags of openat that are refused
@@ -51,7 +51,7 @@ class SystemCallFilter:
     def __init__(self) -> None:
         machine = os.uname().machine
         self._program = assemble_filter(machine) if machine in bpf.MACHINES else b""
-        self.works = bool(self._program) and is_permitted(self.restrict)
+        self.works = bool(self._program) and succeeds_in_child(self.restrict)
 
     def restrict(self) -> None:
         """Put the filter on this process for good. Raise OSError if that is not permitted."""
@@ -93,9 +93,9 @@ class FileFilter:
 
     def __init__(self, paths: list[str], hidden: list[str]) -> None:
         self._ruleset = -1
-        # `is_permitted` tries the ruleset in a child process, where it ends with the process. If it
+        # The ruleset is tried in a child process, because a process cannot take it off again. If it
         # works, it is made again in this process.
-        self.works = is_permitted(lambda: self._make_ruleset(paths, hidden).restrict())
+        self.works = succeeds_in_child(lambda: self._make_ruleset(paths, hidden).restrict())
         if self.works:
             self._make_ruleset(paths, hidden)
 
@@ -112,20 +112,20 @@ class FileFilter:
     def _allow_path(self, path: str, hidden: list[str]) -> None:
         """Add rules to read everything at and below `path`, except for hidden folders.
 
-        In a folder that holds a hidden one, all names can be listed.
+        In a folder that contains a hidden one, all names can be listed.
         """
         if path in hidden:
             return
-        is_open = not any(hidden_path.startswith(path + os.sep) for hidden_path in hidden)
+        contains_hidden = any(hidden_path.startswith(path + os.sep) for hidden_path in hidden)
         if not os.path.isdir(path):
             rights = READ_FILE
         else:
-            rights = READ_FILE | READ_DIR if is_open else READ_DIR
+            rights = READ_DIR if contains_hidden else READ_FILE | READ_DIR
         beneath = os.open(path, os.O_PATH | os.O_CLOEXEC)
         rule = struct.pack("=Qi", rights, beneath)
         call_libc("syscall", SYS_ADD_RULE, self._ruleset, RULE_PATH_BENEATH, rule, 0)
         os.close(beneath)
-        if not is_open:
+        if contains_hidden:
             for entry in os.scandir(path):
                 if not entry.is_symlink():  # the target has its own rule, or must not be readable
                     self._allow_path(entry.path, hidden)

@@ -7,8 +7,8 @@
    that (`NamespaceForker`), as a user without rights (`drop_rights`), with limits
    (`limit_resources`) and filters in the kernel (`filters`).
 3. The last step is a guard in Python (`install_guard`). A determined attacker can get around the
-   guard, so nothing depends on it. With it, forbidden actions get a verdict of their own, and there
-   are no accidents on machines where the other isolation is missing.
+   guard, so nothing depends on it. It gives forbidden actions a verdict of their own, and stops
+   completions from doing damage by mistake where the other isolation is missing.
 """
 
 import ctypes
@@ -18,7 +18,7 @@ import resource
 import signal
 import sys
 
-from libc import call_libc, is_permitted
+from libc import call_libc, succeeds_in_child
 
 # From linux/sched.h, sys/mount.h, linux/mount.h, linux/prctl.h and linux/capability.h.
 CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWIPC = 0x0002_0000, 0x0400_0000, 0x0800_0000
@@ -32,17 +32,21 @@ SYS_PIDFD_OPEN, SYS_MOUNT_SETATTR = 434, 442  # the same numbers on every archit
 SYS_PIVOT_ROOT = {"x86_64": 155, "aarch64": 41, "riscv64": 41, "ppc64le": 203, "s390x": 217}
 
 
-def enter_namespaces(paths: list[str], hidden: list[str], shared: list[str]) -> None:
-    """Move into new namespaces in which only these paths exist, read-only.
-
-    Folders in `hidden` are empty there, except for `shared` and the last of `paths`, which may lie
-    in them.
+def enter_namespaces(paths: list[str], hidden: list[str], importable: list[str]) -> None:
+    """Move into new namespaces in which only `paths` and `importable` exist, read-only.
 
     This function returns in a new process, the first of its process namespace. The old process
     waits for the new one, and ends when it ends.
 
+    Args:
+        paths: files and folders. The last one is the folder of the runner.
+        hidden: folders that are empty in the new namespaces, except for packages in `importable`
+            and the runner's folder, which may lie in them.
+        importable: the packages that completions may import.
+
     Raises:
-        OSError: the kernel does not allow it. The process must then end, since it may be half-way.
+        OSError: the kernel does not allow it. The caller must then end the process, which may be in
+            some of the namespaces already.
     """
     if os.geteuid() == 0:
         call_libc("unshare", NAMESPACES)
@@ -54,15 +58,12 @@ def enter_namespaces(paths: list[str], hidden: list[str], shared: list[str]) -> 
         for name, text in ({"setgroups": "deny"} | maps).items():
             with open(f"/proc/self/{name}", "w") as stream:
                 stream.write(text)
-    _replace_root(paths, hidden, shared)
+    _replace_root(paths, hidden, importable)
     _enter_process_namespace()
 
 
-def _replace_root(paths: list[str], hidden: list[str], shared: list[str]) -> None:
-    """Replace the root file system by a read-only one with these paths only.
-
-    An empty folder is mounted on each folder in `hidden`.
-    """
+def _replace_root(paths: list[str], hidden: list[str], importable: list[str]) -> None:
+    """Replace the root file system by a read-only one, as described in `enter_namespaces`."""
     # The new root is built in a folder that exists on every machine and contains none of the paths.
     stage = "/proc"
     call_libc("mount", None, b"/", None, ctypes.c_ulong(MS_REC | MS_PRIVATE), None)
@@ -72,7 +73,7 @@ def _replace_root(paths: list[str], hidden: list[str], shared: list[str]) -> Non
         _bind_path(path, stage)
     for path in hidden:
         _mount_empty(stage + path)
-    for path in (*shared, runner):
+    for path in (*importable, runner):
         _bind_path(path, stage)
     os.chdir(stage)
     # pivot_root(2) with the same folder twice mounts the old root on top of the new one. Then the
@@ -123,8 +124,8 @@ class NamespaceForker:
     FLAGS = CLONE_NEWPID | CLONE_NEWIPC
 
     def __init__(self) -> None:
-        self.works = is_permitted(self._try_round_trip)
-        self._home = _open_self() if self.works else -1
+        self.works = succeeds_in_child(self._try_round_trip)
+        self._own_pidfd = _open_own_pidfd() if self.works else -1
 
     def fork(self) -> int:
         """Fork as `os.fork` does.
@@ -137,17 +138,17 @@ class NamespaceForker:
         call_libc("unshare", self.FLAGS)
         child = os.fork()
         if child:
-            call_libc("setns", self._home, self.FLAGS)  # back, as the next `unshare` requires
+            call_libc("setns", self._own_pidfd, self.FLAGS)  # back, as the next `unshare` requires
         return child
 
     def _try_round_trip(self) -> None:
         """Go to new namespaces and back, as `fork` does."""
-        home = _open_self()
+        own_pidfd = _open_own_pidfd()
         call_libc("unshare", self.FLAGS)
-        call_libc("setns", home, self.FLAGS)
+        call_libc("setns", own_pidfd, self.FLAGS)
 
 
-def _open_self() -> int:
+def _open_own_pidfd() -> int:
     """Return a file descriptor of this process; some builds of Python have no `os.pidfd_open`."""
     return call_libc("syscall", SYS_PIDFD_OPEN, os.getpid(), 0)
 
@@ -159,16 +160,16 @@ def find_unused_user() -> int | None:
     """
     if os.geteuid() != 0:
         return None
-    # 65534 is nobody's id, for user namespaces that map no large ids.
+    # 65534 is the id of the user "nobody". It is for user namespaces that do not map large ids.
     for user in (random.SystemRandom().randrange(2_000_000_000, 2_100_000_000), 65534):
-        if is_permitted(lambda user=user: drop_rights(user)):
+        if succeeds_in_child(lambda user=user: drop_rights(user)):
             return user
     return None
 
 
 def can_read(folder: str, user: int | None) -> bool:
     """Return whether a completion that runs as `user` can list a folder."""
-    return is_permitted(lambda: [drop_rights(user), os.listdir(folder)])
+    return succeeds_in_child(lambda: [drop_rights(user), os.listdir(folder)])
 
 
 def drop_rights(user: int | None) -> None:
@@ -177,8 +178,9 @@ def drop_rights(user: int | None) -> None:
         os.setgroups([])
         os.setgid(user)
         os.setuid(user)
-    header = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION_3, 0)  # then three sets, all empty
-    call_libc("capset", ctypes.byref(header), ctypes.byref((ctypes.c_uint32 * 6)()))
+    header = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION_3, 0)
+    no_capabilities = (ctypes.c_uint32 * 6)()  # the effective, permitted and inheritable sets
+    call_libc("capset", ctypes.byref(header), ctypes.byref(no_capabilities))
     call_libc("prctl", PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     call_libc("prctl", PR_SET_PDEATHSIG, signal.SIGKILL)  # after setuid, which clears it
 
@@ -194,7 +196,7 @@ def limit_resources(resources: dict[str, int]) -> None:
     """
     for name, value in resources.items():
         kind = getattr(resource, f"RLIMIT_{name}")
-        _, hard_limit = resource.getrlimit(kind)  # of this process so far
+        _, hard_limit = resource.getrlimit(kind)  # this process cannot raise it
         limit = value if hard_limit == resource.RLIM_INFINITY else min(value, hard_limit)
         resource.setrlimit(kind, (limit, limit))
 
@@ -203,13 +205,13 @@ class Forbidden(PermissionError):
     """The guard has stopped a forbidden action."""
 
 
-def install_guard(shared: list[str]) -> None:
+def install_guard(importable: list[str]) -> None:
     """From now on raise `Forbidden` when Python code uses the operating system.
 
-    It is an audit hook (PEP 578). Files of Python's library and in `shared` can be read, for
-    imports.
+    The guard is an audit hook (PEP 578). It allows files of Python's library and of the packages in
+    `importable` to be read, for imports.
     """
-    library = tuple(os.path.abspath(path) + os.sep for path in (*sys.path, *shared) if path)
+    library = tuple(os.path.abspath(path) + os.sep for path in (*sys.path, *importable) if path)
     forbidden = {"os", "socket", "subprocess", "ctypes", "shutil", "signal", "pty", "mmap"}
     forbidden |= {"_posixsubprocess", "fcntl", "resource", "syslog", "tempfile"}
     forbidden |= {"urllib", "webbrowser"}

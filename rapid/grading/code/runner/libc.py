@@ -1,4 +1,4 @@
-"""Calls functions of the C library, and tries in a child process whether they are permitted."""
+"""Calls functions of the C library, and tries in a child process whether they succeed."""
 
 import ctypes
 import os
@@ -16,8 +16,8 @@ def call_libc(name: str, *arguments: object) -> int:
     return result
 
 
-def is_permitted(attempt: Callable[[], None]) -> bool:
-    """Return whether `attempt` succeeds in a child process, since its effects cannot be undone."""
+def succeeds_in_child(attempt: Callable[[], None]) -> bool:
+    """Run `attempt` in a child process, since it cannot be undone. Return whether it succeeds."""
     child = os.fork()
     if child == 0:
         try:

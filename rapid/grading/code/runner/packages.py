@@ -1,7 +1,7 @@
 """Packages that completions may import besides Python's library: numpy, pandas and what they need.
 
-Each package is imported by its path. A completion cannot see the folder that they are installed in,
-because other packages in it must stay hidden.
+Each package is imported by its path. A completion cannot see the folder in which the packages are
+installed, because other packages in the folder must stay hidden.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ class Finder:
     """Finds modules and packages by their paths: an entry of `sys.meta_path`.
 
     Args:
-        paths: of packages (folders) and modules (files).
+        paths: the paths of packages (folders) and modules (files).
     """
 
     def __init__(self, paths: list[str]):

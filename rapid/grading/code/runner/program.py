@@ -29,7 +29,7 @@ from typing import NamedTuple
 # A line that opens or closes a block. An opening fence has no backtick after the first ones.
 _FENCE = re.compile(r"[ \t]*(?:(?:`{3,}|~{3,})(?P<info>.*)|\[/?PYTHON\][ \t]*)")
 _CLOSING = re.compile(r"`{3,}|~{3,}|\[/PYTHON\]")  # after the last line of code, on the same line
-# What the first line of a piece of code looks like. A line of prose may match too; parsing it as
+# Matches lines with which a piece of code may begin. A line of prose may match too; parsing it as
 # Python then fails.
 _START = re.compile(
     r"""[ \t]*(?:(?:async|class|def|for|from|if|import|try|while|with)\b | @ | r?(?:\"{3}|'{3})
@@ -77,18 +77,18 @@ class Statement:
         self.altered = self.mentioned if stores_items else set()
 
     @property
-    def imports(self) -> bool:
+    def is_import(self) -> bool:
         """Return whether the statement is an import."""
         return isinstance(self.node, ast.Import | ast.ImportFrom)
 
     @property
-    def declares(self) -> bool:
+    def is_declaration(self) -> bool:
         """Return whether the statement is an import, or the definition of a function or class."""
-        return self.imports or isinstance(self.node, (*_FUNCTIONS, ast.ClassDef))
+        return self.is_import or isinstance(self.node, (*_FUNCTIONS, ast.ClassDef))
 
     def defines(self, name: str) -> bool:
         """Return whether the statement binds this name, other than by an import."""
-        return not self.imports and name in self.bound | self.rebound
+        return not self.is_import and name in self.bound | self.rebound
 
     def binds(self, name: str) -> bool:
         """Return whether the statement binds this name, by an import or otherwise."""
@@ -189,8 +189,8 @@ def _parse_longest(lines: list[str]) -> tuple[Piece | None, int]:
     """Parse as many lines as possible, from the first on.
 
     The indentation of the first line, which code in a list item has, is removed from all lines. If
-    a statement has a syntax error, the piece ends before the statement. If the lines up to a blank
-    line in the statement can be parsed, it ends there.
+    a statement has a syntax error, the piece ends before the statement, or at a blank line in the
+    statement if the lines up to there can be parsed.
 
     Returns:
         The statements and the number of their lines. If nothing can be parsed: None, and the
@@ -227,7 +227,7 @@ def _starts_at_margin(line: str) -> bool:
 
 
 def _compile(nodes: list[ast.stmt]) -> Piece:
-    """Return the statements that can be compiled; `return` outside of a function cannot."""
+    """Compile statements; leave out those that cannot be compiled, as `return` at top level."""
     flags = 0
     for node in nodes:
         if isinstance(node, ast.ImportFrom) and node.module == "__future__":
@@ -249,7 +249,7 @@ def _cut_before_second_definition(piece: Piece, name: str) -> Piece:
 def _select_parts(
     name: str, piece: Piece, defined_at: int, other_statements: list[Statement]
 ) -> list[Part]:
-    """Return the program of a piece, with the statements that it needs from other pieces.
+    """Return the program in a piece, with the statements that it needs from other pieces.
 
     Args:
         name: the function's name.
@@ -257,19 +257,20 @@ def _select_parts(
         other_statements: the statements of all other pieces.
     """
     bound_in_piece = {bound for statement in piece for bound in statement.bound}
-    # Statements of other pieces are used only for names that the piece itself does not bind.
-    imported = [
+    # Pairs of a statement and the names that it binds. Statements of other pieces are used only for
+    # names that the piece itself does not bind.
+    other_bindings = [
         (statement, statement.bound - bound_in_piece - _BUILTINS) for statement in other_statements
     ]
-    statements = imported + [(statement, statement.bound) for statement in piece]
+    bindings = other_bindings + [(statement, statement.bound) for statement in piece]
     # For each name: the names that are mentioned in the statements that bind it.
     mentions: dict[str, set[str]] = defaultdict(set)
-    for statement, bound in statements:
+    for statement, bound in bindings:
         for bound_name in bound:
             mentions[bound_name] |= statement.mentioned
 
     def reach(names: Iterable[str]) -> set[str]:
-        """Return the names, those that the statements binding them mention, and so on."""
+        """Return these names, the names in the statements that bind them, and so on."""
         reached: set[str] = set()
         pending = list(names)
         while pending:
@@ -280,23 +281,29 @@ def _select_parts(
 
     # Statements such as `sys.setrecursionlimit(10**6)` are kept: they may change a module's
     # settings.
-    modules = {bound for statement in piece if statement.imports for bound in statement.bound}
-    settings = {
-        statement for statement in piece if not statement.declares and statement.mentioned & modules
+    modules = {bound for statement in piece if statement.is_import for bound in statement.bound}
+    setting_statements = {
+        statement
+        for statement in piece
+        if not statement.is_declaration and statement.mentioned & modules
     }
-    needed = reach([name, *itertools.chain(*(statement.mentioned for statement in settings))])
+    needed = reach(
+        [name, *itertools.chain(*(statement.mentioned for statement in setting_statements))]
+    )
     changed = set()  # names that statements other than definitions change
-    for statement, bound in statements:
-        changed |= statement.altered | statement.rebound | (set() if statement.declares else bound)
+    for statement, bound in bindings:
+        changed |= statement.altered | statement.rebound
+        if not statement.is_declaration:
+            changed |= bound
     changed &= needed
     parts = []
-    # Indices of the piece's own statements start at 0; those of `imported` are negative.
-    for index, (statement, bound) in enumerate(statements, start=-len(imported)):
+    # Indices of the piece's own statements start at 0; those of other statements are negative.
+    for index, (statement, bound) in enumerate(bindings, start=-len(other_bindings)):
         reached = reach(statement.mentioned)
-        if statement.declares:
+        if statement.is_declaration:
             is_selected = index >= 0 or bound & needed
         else:
-            is_selected = reached & changed or statement in settings
+            is_selected = reached & changed or statement in setting_statements
         if is_selected:
             # A statement that uses the function without binding it may be the model's own test.
             must_succeed = 0 <= index <= defined_at and name not in reached - bound

@@ -7,7 +7,7 @@
  * has a more precise reason; but no proof passes because of it. It requires of a proof:
  *
  * 1. The proof has no word that makes Lean run code, and the options of its tactics are literals.
- * 2. The text is exactly one command, of the same form as the statement's.
+ * 2. The text is exactly one command, of the same form as the statement's command.
  * 3. The elaborator reports no error and no `sorry`.
  *
  * Steps 1 and 2 compare with the statement followed by `sorry`. So what the statement itself
@@ -16,9 +16,9 @@
  * To save time, a proof is first elaborated without checks by the author's kernel, since the
  * judge's kernel checks it anyway. Sometimes the result differs from that with checks: a tactic such
  * as `first` goes on with its next alternative if the kernel refuses one. So there are two cases in
- * which a proof is elaborated again with checks: if elaborating fails and the kernel refuses
- * something that was added before; and if the judge has refused the export (then the caller sets
- * `checked`).
+ * which a proof is elaborated again with checks: if elaborating fails and the kernel refuses a
+ * declaration that was added before the theorem; and if the judge has refused the export (then the
+ * caller sets `checked`).
  */
 const { exportTheorem } = require('./export.js');
 const { isError } = require('./frontend.js');
@@ -31,7 +31,7 @@ const CODE = new Set([
 // The options of a tactic, `(name := term)`, are terms that Lean evaluates, so they must be
 // literals.
 const OPTIONS = new Set(['Lean.Parser.Tactic.valConfigItem', 'Lean.Parser.Tactic.config']);
-// Kinds of syntax that a literal may consist of; in those of NAMED the parts may be names.
+// Kinds of syntax that a literal may consist of. The parts of those in NAMED may be names.
 const LITERAL = new Set([
   'num', 'str', 'char', 'scientific', 'null', 'choice', 'term[_]', 'term{}',
   'Lean.Parser.Term.structInst', 'Lean.Parser.Term.structInstFields',
@@ -46,7 +46,7 @@ class Author {
     this.lean = frontend;
   }
 
-  /** Return `{why, payload}`: `elaborated` and the export. Throw a Refusal without an export. */
+  /** Return `{why: 'elaborated', payload}`, with the export as payload, or throw a Refusal. */
   answer({ name, statement, proof, checked }) {
     const environment = this.elaborate(name, statement, proof, checked);
     return { why: 'elaborated', payload: exportTheorem(this.lean, environment, name, 'value') };
@@ -65,7 +65,7 @@ class Author {
     let { environment, messages } = isChecked
       ? lean.elaborate(command)
       : lean.elaborateUnchecked(command, statement);
-    if (messages.some(isError) && !this.isAccepted(environment, name)) {
+    if (messages.some(isError) && !this.acceptsDeclarationsBefore(environment, name)) {
       ({ environment, messages } = lean.elaborate(command));
     }
     if (messages.some(isError)) throw new Refusal('wrong_answer');
@@ -73,8 +73,8 @@ class Author {
     return environment;
   }
 
-  /** Return whether the kernel accepts the declarations that were added before the theorem. */
-  isAccepted(environment, name) {
+  /** Return whether the kernel accepts the declarations that were added before this theorem. */
+  acceptsDeclarationsBefore(environment, name) {
     const { lean } = this;
     const { unchecked } = lean.rt.noticed;
     const theorem = lean.findConstant(environment, lean.rt.parseName(name));

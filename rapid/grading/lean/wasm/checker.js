@@ -38,7 +38,7 @@ const ROLES = { author: Author, judge: Judge };
 
 console.log = () => {}; // lean.js reports its progress here; stdout carries answers only
 
-/** Standard input: lines, and counted bytes after lines. */
+/** Standard input: lines, some of which are followed by a known number of bytes. */
 class Input {
   pending = Buffer.alloc(0);
 
@@ -57,7 +57,7 @@ class Input {
     return this.take(count);
   }
 
-  /** Remove and return bytes that have been read. */
+  /** Remove the first `count` bytes from `pending`, and return them. */
   take(count) {
     const bytes = this.pending.subarray(0, count);
     this.pending = this.pending.subarray(count);
@@ -107,7 +107,7 @@ async function loadImage(program, image) {
   return { runtime, frontend: new Frontend(runtime, image.head.roots), image };
 }
 
-/** Return the answer's fields, and `isFinished`: whether the work ended and left memory in order. */
+/** Return the fields of the answer, and `isFinished`: the work ended, and left memory in order. */
 function answerRequest(worker, request, exportBytes) {
   try {
     return { ...worker.answer(request, exportBytes), isFinished: true };

@@ -99,7 +99,7 @@ class Exporter {
     return Buffer.from(this.lines.map((line) => JSON.stringify(line) + '\n').join(''));
   }
 
-  /** Write a node after its parts and return its index. A loop, since terms are very deep. */
+  /** Write a node after its parts and return its index. Terms are too deep for recursion. */
   reference(kind, root) {
     const written = this.written[kind];
     const pending = [root];
@@ -139,7 +139,7 @@ class Exporter {
       node = rt.field(node, 0);
       op = rt.constructorOf(node) === 1 ? 'text' : 'nat';
     }
-    // Metavariables and free variables, which a finished proof does not have.
+    // The node is a metavariable or a free variable, which a finished proof does not have.
     if (!Object.hasOwn(LINES[kind], op)) throw new Error(`a term with a ${op}`);
     const kinds = LINES[kind][op];
     return { op, fields: kinds.map((kind) => ({ kind, object: rt.field(node, index++) })) };
@@ -176,7 +176,7 @@ class Exporter {
 
 /**
  * Export a theorem in `environment`: its `type` or its `value`, as `part` says. The constants that it
- * depends on and that the header does not have come first, each after those that it uses.
+ * depends on and that the header does not have come first, each after the constants that it uses.
  */
 function exportTheorem(lean, environment, theorem, part) {
   const { rt } = lean;

@@ -187,7 +187,7 @@ class Frontend {
     }));
   }
 
-  /** Parse the header of `text`. Return InputContext, syntax, state of the parser and messages. */
+  /** Parse the header of `text`. Return InputContext, syntax, parser's state and message log. */
   parseHeader(text) {
     const { rt, x } = this;
     const context = this.inputContext(text);
@@ -252,7 +252,7 @@ class Frontend {
     const processed = x.lean_task_get(rt.field(rt.field(theorem, 1), 3));
     if (rt.isScalar(processed)) return null;
     const header = rt.field(processed, 0); // a HeaderProcessedSnapshot
-    // Without the fields for the proof: the syntax and snapshot of its tactics, and its syntax.
+    // Clear the fields of the proof: its tactics' syntax and snapshot, and the proof's own syntax.
     for (const index of [3, 4, 5]) rt.setField(header, index, NONE);
     return x.l_Lean_Language_SnapshotTask_finished___redArg(NONE, rt.keep(snapshot));
   }
@@ -289,7 +289,7 @@ class Frontend {
     return rt.isScalar(kind) ? this.kindOfConstant(constant) : ORIGINAL[rt.field(kind, 0) >>> 1];
   }
 
-  /** Return the environment after the header in the kernel's form. */
+  /** Return the environment after the header, converted to the kernel's type of environments. */
   kernelEnvironment() {
     return this.x.lean_elab_environment_to_kernel_env(this.rt.share(this.environment));
   }

@@ -5,8 +5,8 @@
  * Lean's C++ was compiled for WebAssembly engines without exceptions. So a call that may throw goes
  * through an import `invoke_SIGNATURE(index, ...)`, a JavaScript function that calls a function in
  * Lean's table and catches exceptions. The kernel makes 300,000 such calls for one proof by
- * `omega`, and switching between WebAssembly and JavaScript took half of its time. This module
- * builds the same functions in WebAssembly, byte by byte.
+ * `omega`, and switching between WebAssembly and JavaScript took half of the kernel's time. This
+ * module builds the same functions in WebAssembly, byte by byte.
  *
  * Lean's instance needs its imports before its own table exists. So an import only calls the
  * function in a slot of a second table, which `connect` fills once Lean's table exists.
@@ -72,8 +72,9 @@ function instantiate(signatures, { types, imports, tables, exports, env }, body)
 }
 
 /**
- * The `invoke_` functions of one Lean instance. Its imports are trampolines, which call the function
- * in a slot of the table `slots`; that function calls Lean's and catches exceptions.
+ * The `invoke_` functions of one Lean instance. Lean imports trampolines, each of which calls a
+ * function in the table `slots`; that function calls a function in Lean's table and catches
+ * exceptions.
  */
 class InvokeWrappers {
   /** Replace the `invoke_` functions in `imports`, and the functions that throw. */
@@ -109,6 +110,7 @@ class InvokeWrappers {
   connect(exports) {
     const count = this.signatures.length;
     const inner = this.signatures.map(({ result, parameters }) => encodeType(result, parameters));
+    // The types of the imports `stack`, `restore`, `threw` and `tag`.
     const others = ['i', 'vi', 'vii', 'v'].map(([result, ...rest]) => encodeType(result, rest));
     const parts = {
       types: [

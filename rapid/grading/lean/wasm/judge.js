@@ -44,7 +44,7 @@ class Judge {
     this.goals = new Map(); // by name and statement, since a problem is graded many times
   }
 
-  /** Return `{why}`: for the statement, or for the export if there is one. May throw a Refusal. */
+  /** Return `{why}`: `passed`, or `stated` if there is no export. May throw a Refusal. */
   answer({ name, statement }, exportBytes) {
     const goal = this.getGoal(name, statement);
     if (exportBytes === undefined) return { why: 'stated' };
@@ -62,7 +62,7 @@ class Judge {
     return this.goals.get(key);
   }
 
-  /** Step 1. Throw a Refusal (`bad statement`) if the statement is not accepted. */
+  /** Take step 1. Throw a Refusal (`bad statement`) if the statement is not accepted. */
   elaborate(name, statement) {
     const { lean } = this;
     const command = lean.parseCommand(`${statement} sorry`);
@@ -83,7 +83,7 @@ class Judge {
     };
   }
 
-  /** Steps 2 and 3. Throw a Refusal if the export is not a proof of the goal. */
+  /** Take steps 2 and 3. Throw a Refusal if the export is not a proof of the goal. */
   check(goal, exportBytes) {
     const { rt, x } = this.lean;
     const stated = this.read(goal.type);
@@ -129,7 +129,7 @@ class Judge {
     return rt.keptField(result, 0);
   }
 
-  /** Step 3 for one constant of the header. Throw a Refusal if a proof must not use it. */
+  /** Take step 3 for one constant of the header. Throw a Refusal if a proof must not use it. */
   checkAllowed(name) {
     const { lean } = this;
     const object = lean.rt.makeName(name);

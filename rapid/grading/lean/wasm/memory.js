@@ -6,8 +6,8 @@
  *
  * Lean's state is its memory, the function table (which grows when a symbol is looked up) and the
  * limits of the stack. An image has all three. It leaves out the unused part of the stack, a third
- * of all bytes. The file has the SHA-256 of the rest, which launch.py verifies before this process
- * is started; a line of JSON; and the bytes of the memory.
+ * of all bytes. The file of an image has a line with the SHA-256 of all that follows, which
+ * launch.py verifies before it starts this process; a line of JSON; and the bytes of the memory.
  */
 const { createHash } = require('node:crypto');
 const fs = require('node:fs');
@@ -72,8 +72,8 @@ class Image {
   }
 
   /**
-   * Put the memory back after a request if it is necessary, since that takes longer than to
-   * elaborate a proof. It is necessary if code of a proof has run, if the request did not finish
+   * Put the memory back after a request, but only if that is necessary: it takes longer than
+   * elaborating a proof. It is necessary if code of a proof has run, if the request did not finish
    * (not `isFinished`), or if the memory fills up. Otherwise only Lean's own code has written to the
    * memory, and for that code a proof is data.
    */

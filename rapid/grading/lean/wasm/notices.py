@@ -62,13 +62,13 @@ def add_beginnings(program: bytes) -> bytes:
     Raises:
         PatchFailed: one of the functions or imports does not exist.
     """
-    # By section id: the index of the section's first byte, and the range of its content.
+    # By a section's id: the index of its first byte, and the range of its content.
     starts = {program[start]: start for start, _ in _read_sections(program)}
     sections = {program[start]: content for start, content in _read_sections(program)}
     imported = _read_imported_functions(program, sections[IMPORTS].start)
     try:
         calls = {name: _assemble_call(notice, imported) for name, notice in NOTICES.items()}
-        added = {
+        beginnings = {
             _find_exported_function(program, sections[EXPORTS], name): instructions
             for name, instructions in (calls | BEGINNINGS).items()
         }
@@ -79,17 +79,17 @@ def add_beginnings(program: bytes) -> bytes:
     count, offset = _read_number(program, code.start)
     pieces, copied_to = [_to_leb(count)], offset
     # Imported functions have the first indices; the code section has the others, in order.
-    for index in range(len(imported), max(added) + 1):
+    for index in range(len(imported), max(beginnings) + 1):
         size, body = _read_number(program, offset)
-        if index in added:
+        if index in beginnings:
             start = _skip_locals(program, body)
-            pieces += [program[copied_to:offset], _to_leb(size + len(added[index]))]
-            pieces += [program[body:start], added[index]]
+            pieces += [program[copied_to:offset], _to_leb(size + len(beginnings[index]))]
+            pieces += [program[body:start], beginnings[index]]
             copied_to = start
         offset = body + size
-    new = b"".join([*pieces, program[copied_to : code.stop]])
+    new_code = b"".join([*pieces, program[copied_to : code.stop]])
     before = program[: starts[CODE] + 1]
-    return b"".join([before, _to_leb(len(new)), new, program[code.stop :]])
+    return b"".join([before, _to_leb(len(new_code)), new_code, program[code.stop :]])
 
 
 def _assemble_call(notice: Notice, imported: list[str]) -> bytes:

@@ -1,5 +1,5 @@
 'use strict';
-/** Refusals by author and judge, and names as keys. */
+/** Refusals by author and judge, and keys for names. */
 
 const MESSAGES = { count: 5, characters: 500 }; // maximum number, and length of each
 

@@ -3,9 +3,9 @@
  * Reads an export (export.js) and builds its terms with Lean's own constructors.
  *
  * An adversary may have written the export. So the reader is strict: a reference must be to an
- * earlier line, a text must have only Unicode scalar values, and a number only one spelling. Every
- * other line is refused. Then the names that the judge compares in JavaScript are exactly the names
- * that Lean gets.
+ * earlier line, a text must have only Unicode scalar values, and a number can be written in one way
+ * only. Every other line is refused. Then the names that the judge compares in JavaScript are
+ * exactly the names that Lean gets.
  */
 const { HINTS, LINES, MAX_LINES } = require('./export.js');
 const { box } = require('./runtime.js');
@@ -35,7 +35,8 @@ class Replayer {
   constructor(runtime) {
     this.rt = runtime;
     this.x = runtime.x;
-    // By index: objects of each kind; prefix and last component of names; depth of levels.
+    // Three lists by index: the objects of each kind; the prefix and the last component of each
+    // name; the depth of each level.
     this.objects = { name: [NONE], level: [this.x.lean_level_mk_zero(NONE)], expression: [] };
     this.components = [null];
     this.depths = [0];
@@ -49,7 +50,7 @@ class Replayer {
    * of the first line that is not well formed.
    */
   read(bytes, declare) {
-    const lines = bytes.toString('latin1').split('\n'); // a right line has only ASCII
+    const lines = bytes.toString('latin1').split('\n'); // a valid line has only ASCII
     if (lines.pop() !== '' || lines.length > MAX_LINES) throw refusal(lines.length + 1);
     for (const [index, line] of lines.entries()) {
       const [op, ...items] = this.parseLine(line, index + 1);

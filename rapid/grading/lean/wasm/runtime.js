@@ -16,7 +16,7 @@ const { InvokeWrappers } = require('./invoke.js');
 const PAGE = 65536; // bytes
 const MAX_PAGES = 24576; // 1.6 GB; Lean with the header imported uses 0.2 GB
 const C_STACK = 64 << 20; // bytes; the module's own stack is too small for deep elaboration
-const MANY_REFERENCES = 1 << 20; // references that `keep` adds: more than Lean's functions ever remove
+const MANY_REFERENCES = 1 << 20; // added by `keep`: more than Lean's functions ever remove
 const SYSROOT = '/sysroot'; // in the file system that emscripten makes for Lean
 const MODULES = SYSROOT + '/lib/lean';
 const TAG = { string: 249, array: 246 }; // of Lean objects
@@ -42,8 +42,8 @@ const ALLOWED_IMPORTS = new RegExp(
     '|num_logical_cores|check_blocking_allowed)|clock_(?:time|res)_get|random_get|fd_write)$',
 );
 
-// Two imports that Lean does not need otherwise. Patches in notices.py make Lean call them when it
-// does something that this code must know of.
+// Two imports that Lean does not need otherwise. The patches in notices.py make Lean call them when
+// it does something that this code must know of.
 const NOTICES = {
   _emscripten_runtime_keepalive_clear: 'evaluated', // the interpreter is entered: a proof's code
   _emscripten_log_formatted: 'unchecked', // a declaration is added without the kernel
@@ -75,7 +75,7 @@ function readProgram(folder) {
   };
 }
 
-/** Start an instance. Resolves to its emscripten module, with its `exports`. */
+/** Start an instance of Lean. Resolves to its emscripten module, with Lean's `exports`. */
 function instantiate({ source, code, folder }) {
   return new Promise((resolve) => {
     const module = {
@@ -159,7 +159,7 @@ class Runtime {
     this.module.isClosed = true;
   }
 
-  /** Typed arrays on the memory. They are made again when the memory grows, on a new buffer. */
+  /** Typed arrays on the memory. When it has grown, they are made again on its new buffer. */
   get views() {
     const { buffer } = this.memory;
     if (this.current?.buffer !== buffer) {

@@ -8,7 +8,7 @@ of the verdict, which is "infrastructure" if the process that compares was kille
 grader first sends an empty line. The worker then clears the caches of earlier answers, and replies
 "ready".
 
-sympy can take forever on a short answer, and only a signal ends it. So there are two processes:
+sympy can take forever on a short answer, and only a signal can stop it. So there are two processes:
 this one, which has imported sympy, and a child that it forks to compare. MEMORY_BYTES limits the
 child's address space. When the time is up, an alarm kills the child, even if the grader has ended.
 """
@@ -33,8 +33,8 @@ WARM_UP_PAIRS = [
     ("y=x", "y=2x"),
 ]
 WRITE_FLAGS = os.O_WRONLY | os.O_RDWR | os.O_CREAT
-# Beginnings of audit events (PEP 578) that are refused in the child, and those of these events that
-# are allowed, because imports need them.
+# Prefixes of the audit events (PEP 578) that the child refuses, and the events with these prefixes
+# that it allows, because imports need them.
 REFUSED_EVENTS = ("os.", "subprocess.", "shutil.", "socket.", "ctypes.", "signal.")
 IMPORT_EVENTS = ("os.listdir", "os.scandir")
 
@@ -109,7 +109,7 @@ class Child:
         """Close the link and wait for the child to end.
 
         Returns:
-            The reason of the verdict, if the child has not replied.
+            The reason of the verdict, for the case that the child has not replied.
         """
         self.link.close()
         status = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
@@ -133,7 +133,7 @@ def serve_requests(link: socket.socket) -> None:
 def drop_rights(memory: int) -> None:
     """Take from this process all rights that comparing does not need.
 
-    No answer is ever run as code. This is a precaution, in case a bug makes it possible.
+    No answer is ever run as code. This is a precaution, in case a bug makes that possible.
     """
     signal.signal(signal.SIGALRM, signal.SIG_DFL)  # the parent may have ignored it
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGALRM])

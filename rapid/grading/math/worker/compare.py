@@ -28,7 +28,7 @@ from units import (
 
 # A number in a base, such as 1101_2 or (1A)_{16}.
 NUMERAL = re.compile(r'\(?([0-9A-Z]*[0-9][0-9A-Z]*)\)? *_\{ *\(?"?(\w+)"?\)? *\}')
-# An answer with words or of letters only, which is compared as text.
+# Matches an answer that has words or consists of letters, which is compared as text.
 TEXT = re.compile(r'.*"(?!or"|and")[a-z]+".*|[A-Z]{2,}|[a-zA-Z]{4,}', re.DOTALL)
 
 
@@ -56,6 +56,7 @@ def is_right(gold: str, answer: str, question: str) -> bool:
     gold, answer = clean_latex(gold, is_list), clean_latex(answer, is_list)
     if gold == answer:
         return True
+    # The second value of `parse_numeral`, the base, is 0 if the text is not a number in a base.
     if parse_numeral(gold)[1] or parse_numeral(answer.rpartition("=")[2])[1]:
         return is_same_numeral(gold, answer, question)
     question_words = frozenset(extract_prose(question).split())

@@ -189,12 +189,13 @@ def find_unevaluated_in_product(formula: Formula) -> Iterator[str]:
             yield "product of numbers"
     if set(map(get_power_base, dividends)) & set(map(get_power_base, divisors)):  # x/x, x^2/x
         yield "product of numbers"
-    # A number divided by a number: one of them is a fraction, or they divide without remainder.
+    # A number divided by a number, if one of them is a fraction or the division has no remainder.
     if divisor_number != 1 and (
         dividend_number.q > 1 or divisor_number.q > 1 or dividend_number % divisor_number == 0
     ):
         yield "product of numbers"
-    # Two roots that could be one: both multiply, both divide, or they have a common factor.
+    # Two roots that could be one: both are dividends or both divisors, or a dividend and a divisor
+    # have a common factor.
     surds = [
         [value(factor) for factor in side if is_surd(factor)] for side in (dividends, divisors)
     ]

@@ -1,7 +1,7 @@
 """Formulas: parses them to trees with `grammar.lark`, and computes exact values with sympy.
 
-The tree has what is written: 34+57 is a sum of two numbers. grammar.lark describes the kinds of
-trees. The value is a rational number, or an expression of names, roots, powers and functions.
+The tree represents what is written: 34+57 is a sum of two numbers. grammar.lark describes the kinds
+of trees. The value is a rational number, or an expression of names, roots, powers and functions.
 Nothing is rounded.
 """
 
@@ -114,7 +114,7 @@ def tokens(formula: Formula) -> list[Token]:
 
 @functools.lru_cache(maxsize=4096)
 def value(formula: Formula) -> Expr:
-    """Return the exact value of a formula. Raise Unreadable if it has none, as 1/0."""
+    """Return the exact value of a formula. Raise Unreadable if it has none, such as 1/0."""
     result = _value(formula)
     if result.has(sympy.zoo, sympy.nan, sympy.oo):
         raise Unreadable("the formula has no value")

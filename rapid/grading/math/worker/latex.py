@@ -24,7 +24,7 @@ SYNONYMS = {  # commands, without backslashes, and the command with the same mea
     "bar": "overline", "measuredangle": "angle", "bigcup": "cup", "backslash": "setminus",
     "varphi": "phi", "varepsilon": "epsilon",
 }  # fmt: skip
-SIGN_COMMANDS = {  # commands for brackets and signs
+SIGN_COMMANDS = {  # commands for brackets and signs, and what replaces each
     "\\lbrace": "\\{", "\\rbrace": "\\}", "\\lbrack": "[", "\\rbrack": "]", "\\langle": "(",
     "\\rangle": ")", "\\lt": "<", "\\gt": ">", "\\colon": ":",
 }  # fmt: skip
@@ -83,18 +83,17 @@ FUNCTIONS = frozenset(
 )
 THOUSANDS = re.compile(r"(?<![\d.])[1-9]\d{0,2}(?:(?:,\d{3})+|(?: \d{3})+)(?![\d,/])")
 TOKEN = re.compile(r"\\[a-zA-Z]+|\\.|\"[a-z]+\"|.", re.DOTALL)
-# Number of arguments of commands. A bar (|) opens an absolute value if it follows one of
-# BEFORE_OPENING_BAR.
-ARGUMENT_COUNTS = {
+ARGUMENT_COUNTS = {  # numbers of arguments of commands
     "\\frac": 2, "\\binom": 2, "\\root": 2, "\\sqrt": 1, "\\overline": 1, "^": 1, "_": 1,
 }  # fmt: skip
+# A bar (|) opens an absolute value if it follows one of these tokens.
 BEFORE_OPENING_BAR = frozenset("+-=<>({[,*/&|") | {
     "", "\\{", "\\leq", "\\geq", "\\cdot", "\\times", "\\pm",
 }  # fmt: skip
 
 
 class Unreadable(ValueError):
-    """The grammar cannot parse an answer, or the answer has no value, as 1/0."""
+    """The grammar cannot parse an answer, or the answer has no value, such as 1/0."""
 
 
 @functools.lru_cache(maxsize=4096)
@@ -113,10 +112,10 @@ def clean_latex(text: str, is_list: bool = False) -> str:
     text = "".join(CHARACTERS.get(character, character) for character in text)
     for pattern, replacement in LAYOUT_RULES:
         text = pattern.sub(replacement, text)
-    while font := TEXT_COMMAND.search(text):
-        end = find_closing_brace(text, font.end())
-        content = quote_words(text[font.end() : end], text[: font.start()])
-        text = f"{text[: font.start()]} {content} {text[end + 1 :]}"
+    while command := TEXT_COMMAND.search(text):
+        end = find_closing_brace(text, command.end())
+        content = quote_words(text[command.end() : end], text[: command.start()])
+        text = f"{text[: command.start()]} {content} {text[end + 1 :]}"
     text = re.sub(r"\\([a-zA-Z]+)", lambda name: "\\" + SYNONYMS.get(name[1], name[1]), text)
     for pattern, replacement in REWRITES:
         text = pattern.sub(replacement, text)
@@ -132,7 +131,8 @@ def quote_words(content: str, before: str) -> str:
     """Return the content of \\text{} with its words, and letters that are units, in quotes.
 
     Args:
-        before: the text before \\text{}: a letter such as m is a unit after a number or a slash.
+        before: the text before \\text{}. A single letter such as m is a unit if it follows a number
+            or a slash.
     """
     content = re.sub(r"(?i)\b([ap])\.\s?m\b\.?", r"\1m", content)
     if re.fullmatch(r"[\s~]*[mgslLh][\s~]*", content) and re.search(

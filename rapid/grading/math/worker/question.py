@@ -90,7 +90,7 @@ def find_asked_formulas(question: str) -> list[str]:
 def read_formulas(question: str) -> list[Formula]:
     """Return the formulas of a question as trees.
 
-    If a formula cannot be parsed as a whole, those of its pieces are returned that can be parsed.
+    If a formula cannot be parsed as a whole, the pieces of it that can be parsed are returned.
     """
     trees = []
     for text, _ in read_formula_texts(question):

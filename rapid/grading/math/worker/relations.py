@@ -62,7 +62,7 @@ def is_same(gold: Formula, answer: Formula, question: str) -> bool:
         return True
     if "interval notation" in question and kind(answer) == "chain" and answer.children[1] != "\\in":
         return False
-    # If both are inequalities, they must use the same names. If not, the names in the answer's
+    # If both are inequalities, they must use the same names. Otherwise the names in the answer's
     # inequalities must occur in the question.
     if kind(gold) == kind(answer) == "chain" and "=" not in (
         *gold.children[1::2],
@@ -99,8 +99,8 @@ def is_same(gold: Formula, answer: Formula, question: str) -> bool:
 def is_same_number(gold: Formula, answer: Formula, question: str) -> bool:
     """Return whether two expressions are the same answer.
 
-    They must be equal, the answer must leave no operation unevaluated that the known answer does
-    not (`forms.find_unevaluated`), and it must have the form that the question asks for.
+    They must be equal. The answer may leave unevaluated only what the known answer leaves
+    unevaluated too (`forms.find_unevaluated`), and must have the form that the question asks for.
     """
     if not value(answer).free_symbols <= value(gold).free_symbols or not is_equal(gold, answer):
         return False
@@ -145,8 +145,8 @@ def is_form_allowed(gold: Formula, answer: Formula, question: str) -> bool:
     if answer_shape == "integer":
         return True
     unevaluated = find_unevaluated(answer)
-    # Expressions of the question with the answer's value that leave nothing unevaluated that the
-    # answer does not.
+    # Expressions in the question that equal the answer, and leave unevaluated only what the answer
+    # leaves unevaluated too.
     copies = [
         part
         for part in list_expressions(question)
@@ -278,9 +278,9 @@ def is_same_chain(gold: Tree, answer: Formula, question: str) -> bool:
     chains = [formula for formula in read_formulas(question) if kind(formula) == "chain"]
     if any(repeats_equation(chain, answer) for chain in chains):
         return False
-    # Another equation is right if it is the known answer times a number, unless the known answer is
-    # a value of a name (x = 5), defines a function or a name that is also a side of the answer, or
-    # the question asks for a form.
+    # Another equation is right if it is the known answer times a number, except in these cases: the
+    # known answer gives the value of a name (x = 5); it defines a function or a name that is also
+    # a side of the answer; the question asks for a form; the answer leaves more unevaluated.
     is_solved = is_name(left_side) and not value(right_side).free_symbols
     is_evaluated = find_unevaluated_in_sides(answer) <= find_unevaluated_in_sides(gold) | {"root"}
     is_definition = is_name(left_side) and (

@@ -118,12 +118,12 @@ def is_rounded(exact: Formula, decimal: Formula) -> bool:
     ):
         return False
     places = len(tokens(decimal)[-1].partition(".")[2])
-    # At most half a unit of the last decimal place.
+    # The difference may be at most half a unit of the last decimal place.
     return bool(abs(value(exact) - value(decimal)) * 2 * 10**places <= 1)
 
 
 def is_proportional(first: Expr, second: Expr) -> bool:
-    """Return whether the numerators of two expressions differ only by a number as factor.
+    """Return whether the numerators of two expressions differ only by a constant factor.
 
     The denominators must have the same letters.
     """
@@ -135,7 +135,7 @@ def is_proportional(first: Expr, second: Expr) -> bool:
     first, second = sympy.expand(first), sympy.expand(second)
     first_coefficients = first.as_coefficients_dict()
     second_coefficients = second.as_coefficients_dict()
-    # Multiply both so that a term that both have gets the same coefficient, and compare all terms.
+    # Scale both so that a term that occurs in both has the same coefficient. Compare all terms.
     common = next((term for term in first_coefficients if second_coefficients.get(term)), None)
     if common is None:
         return False

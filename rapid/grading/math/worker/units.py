@@ -66,8 +66,8 @@ def split_unit(text: str, question_words: frozenset[str]) -> tuple[str, Unit]:
 
     Args:
         text: LaTeX from `clean_latex`.
-        question_words: the words of the question. Another word that is not in quotes is a unit only
-            if it is a measure.
+        question_words: the words of the question. A word that is neither one of these nor in quotes
+            is a unit only if it is a measure.
 
     Returns:
         The text without the unit, and the unit.
@@ -240,8 +240,8 @@ def is_unit_allowed(gold: Unit, answer: Unit, question: str) -> bool:
 
     - An answer may have the unit of the known answer, or none.
     - If the known answer has no unit, an answer may have the unit that the question asks for.
-    - If the question asks for no unit either, it may have a measure that the question mentions:
-      squared if the question is about an area, cubed if it is about a volume.
+    - If the question asks for no unit either, an answer may have a measure that the question
+      mentions: squared if the question is about an area, cubed if the question is about a volume.
 
     Args:
         gold: unit of the known answer.
@@ -257,7 +257,7 @@ def is_unit_allowed(gold: Unit, answer: Unit, question: str) -> bool:
     if gold:
         if {name for name, _ in gold} <= MEASURES.keys():
             is_length = {name for name, _ in gold} <= LENGTH_MEASURES
-            # "units", "square units": a length, an area or a volume without its measure.
+            # "units", or "square units", may replace a measure of length with the same power.
             return names == {"unit"} and is_length and powers == sorted(power for _, power in gold)
         return is_counted
     if asked_units.measures or asked_units.counted:
