@@ -171,7 +171,7 @@ def _build_profile_table(field: FieldAnalyses, number: int) -> Table:
 
 
 def _find_informative_levels(accuracies: np.ndarray) -> Iterator[float]:
-    """Yield multiples of `curves.LEVEL_SPACING` that more than 2 % but less than 98 % of runs reach."""
+    """Yield multiples of `LEVEL_SPACING` that more than 2 % but less than 98 % of runs reach."""
     for number in range(1, round(1 / curves.LEVEL_SPACING)):
         level = number * curves.LEVEL_SPACING
         if 0.02 < (accuracies >= level - curves.ROUNDING).mean() < 0.98:
