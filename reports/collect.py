@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 
 from rapid.algorithms import RAPID, SFT
-from rapid.algorithms.variant_names import parse
+from rapid.algorithms.variant_names import parse_variant_name
 from rapid.artifacts.evaluations import Evaluation
 from rapid.artifacts.files import BadFile
 from rapid.artifacts.manifests import MANIFEST, read_result
@@ -173,7 +173,9 @@ def _build_row(
         "folder": folder,
         "evaluation": evaluation_folder,
         "csv_file": "",
-        "H": float(parse(run.algorithm).H) if RAPID.matches_name(run.algorithm) else math.nan,
+        "H": float(parse_variant_name(run.algorithm).H)
+        if RAPID.matches_name(run.algorithm)
+        else math.nan,
         "waived_layers": {layer for job in jobs for layer in job.waived_layers},
         "accepted": any(job.accepted for job in jobs),
         "start": next(filter(None, (job.get_spec_value("training.start") for job in jobs)), BASE),

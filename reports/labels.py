@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from rapid.algorithms import ALGORITHMS, RAPID
-from rapid.algorithms.variant_names import parse
+from rapid.algorithms.variant_names import parse_variant_name
 from rapid.artifacts.files import BadInput
 from rapid.benchmarks import BENCHMARKS
 from rapid.config.specs import BASE
@@ -48,7 +48,7 @@ def algorithm(name: str) -> str:
     """
     base_name, *changes = name.split(",")
     try:
-        title = "Base" if base_name == BASE else parse(base_name).label
+        title = "Base" if base_name == BASE else parse_variant_name(base_name).label
     except ValueError:
         return name
     return ", ".join([title, *(change.replace("=", " = ") for change in changes)])

@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from rapid.algorithms import RAPID
-from rapid.algorithms.variant_names import parse
+from rapid.algorithms.variant_names import parse_variant_name
 from reports.statistics import estimates
 from reports.statistics.estimates import Estimate
 
@@ -46,7 +46,7 @@ def get_main_value(benchmark: str, algorithm: str | None, metric: str) -> float 
     document = load_paper()
     entry = document["main"].get(benchmark, {}).get(algorithm, {}).get(metric)
     if entry is None and algorithm and RAPID.matches_name(algorithm):
-        h = parse(algorithm).H
+        h = parse_variant_name(algorithm).H
         entry = document["staleness"].get(benchmark, {}).get(h, {}).get(metric)
     return None if entry is None else parse_number(entry[0])
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pandas as pd
 
 from rapid.algorithms import PG, RAPID
-from rapid.algorithms.variant_names import parse
+from rapid.algorithms.variant_names import parse_variant_name
 from rapid.artifacts.files import BadInput, write_text
 from rapid.config.params import Params, load_files
 from rapid.config.sections import Run
@@ -33,7 +33,7 @@ def find_similar(params: Params, run: Run) -> str:
     objective = build_train_spec(params, run).objective
     if objective.baseline == "none" or objective.baseline_scale == 0:
         return f"{RAPID.format_name(RECORDED_H)},baseline=none"
-    if parse(run.algorithm).H == 1:
+    if parse_variant_name(run.algorithm).H == 1:
         return PG.name
     return RAPID.format_name(RECORDED_H) if objective.weighted else PG.format_name(RECORDED_H)
 

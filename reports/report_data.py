@@ -17,7 +17,7 @@ from pathlib import Path
 import pandas as pd
 
 from rapid.algorithms import ALGORITHMS, PG, RAPID, SFT
-from rapid.algorithms.variant_names import parse
+from rapid.algorithms.variant_names import parse_variant_name
 from rapid.benchmarks.problem_source import ProblemSource
 from rapid.config.jobs import build_plan
 from rapid.config.params import Params
@@ -99,7 +99,10 @@ class ReportData:
         baselines = [name for name in tables.main.algorithms if not RAPID.matches_name(name)]
         rapid_algorithms = set(tables.main.algorithms) - set(baselines)
         rapid_algorithms |= set(map(RAPID.format_name, tables.staleness.H))
-        return [*baselines, *sorted(rapid_algorithms, key=lambda name: (parse(name).H, name))]
+        return [
+            *baselines,
+            *sorted(rapid_algorithms, key=lambda name: (parse_variant_name(name).H, name)),
+        ]
 
     def label_rows(self, algorithms: list[str]) -> dict[str, str]:
         """Return the labels of a table's rows by algorithm.

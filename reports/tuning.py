@@ -21,7 +21,7 @@ import numpy as np
 import pandas as pd
 
 from rapid.algorithms import PG
-from rapid.algorithms.variant_names import parse
+from rapid.algorithms.variant_names import parse_variant_name
 from rapid.arguments import Parser
 from rapid.artifacts.files import BadInput, write_text
 from rapid.config.arena import Arena, RateRule
@@ -148,7 +148,7 @@ def select_rate(
     Raises:
         ValueError: the algorithm has no trials.
     """
-    if (h := parse(name).H) in borrowed:
+    if (h := parse_variant_name(name).H) in borrowed:
         name = name.replace(f"-H{h}", f"-H{borrowed[h]}")
     trials = trials[(trials.benchmark == benchmark) & (trials.algorithm == name)]
     if trials.empty:

@@ -1,6 +1,6 @@
 """Formats the numbers and labels of the arena's tables, without the code of the reports."""
 
-from rapid.algorithms.variant_names import parse
+from rapid.algorithms.variant_names import parse_variant_name
 from tests import arena_statistics as recomputed
 
 
@@ -16,4 +16,6 @@ def format_percent(value: float) -> str:
 def label(name: str) -> str:
     """Return the label of an algorithm."""
     base_name, *changes = name.split(",")
-    return ", ".join([parse(base_name).label, *(change.replace("=", " = ") for change in changes)])
+    return ", ".join(
+        [parse_variant_name(base_name).label, *(change.replace("=", " = ") for change in changes)]
+    )

@@ -80,13 +80,16 @@ class ParsedName:
 
 
 def build_name_pattern() -> str:
-    """Return a regular expression that matches all valid names, and some that `parse` refuses."""
+    """Return a regular expression that matches all valid names.
+
+    It also matches some names that `parse_variant_name` refuses.
+    """
     names = "|".join(algorithm.name_pattern for algorithm in ALGORITHMS.values())
     return f"({names}){CHANGES_PATTERN}"
 
 
 @cache
-def parse(name: str) -> ParsedName:
+def parse_variant_name(name: str) -> ParsedName:
     """Return a name's algorithm, H and changes.
 
     Raises:
@@ -142,7 +145,7 @@ def _format_decimal(value: float) -> str:
 
 def is_supervised(name: str) -> bool:
     """Return whether a name's algorithm learns from demonstrations, without RL."""
-    return parse(name).algorithm.is_supervised
+    return parse_variant_name(name).algorithm.is_supervised
 
 
 def _get_variant_fields(algorithm: Algorithm) -> dict:
@@ -190,7 +193,7 @@ def _suggest_name(name: str) -> str:
 
 
 def _check_name(name: str) -> str:
-    parse(name)
+    parse_variant_name(name)
     return name
 
 

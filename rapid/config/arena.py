@@ -18,7 +18,7 @@ from typing import Annotated, Literal
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
 from rapid.algorithms import PG, RAPID
-from rapid.algorithms.variant_names import AlgorithmName, format_variant, parse
+from rapid.algorithms.variant_names import AlgorithmName, format_variant, parse_variant_name
 from rapid.config.sections import BenchmarkName, Probability, Section, Seed, Size
 from rapid.settings import describe_invalid
 
@@ -206,7 +206,9 @@ class Arena(Section):
                     # With `only`, each algorithm has the number of seeds of the field.
                     seeds = list_seeds(field.seeds) if self.only else field.get_seeds(name)
                     yield benchmark, [field.run_name(name)], seeds
-                elif parse(name).H not in self.borrowed:  # a borrowed rate needs no tuning runs
+                elif (
+                    parse_variant_name(name).H not in self.borrowed
+                ):  # a borrowed rate needs no tuning runs
                     trial_names = [
                         field.trial_name(name, rate) for rate in self.tuning.rates[benchmark]
                     ]

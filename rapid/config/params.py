@@ -18,7 +18,7 @@ from pydantic import Field, ValidationError, create_model, model_validator
 
 from rapid.algorithms import ALGORITHMS, RAPID, SFT
 from rapid.algorithms.base import Parameters
-from rapid.algorithms.variant_names import AlgorithmName, is_supervised, parse
+from rapid.algorithms.variant_names import AlgorithmName, is_supervised, parse_variant_name
 from rapid.benchmarks import BENCHMARKS
 from rapid.config.arena import Arena
 from rapid.config.sections import (
@@ -226,7 +226,7 @@ class Params(General):
 
     def _check_batches(self, benchmark: BenchmarkName, name: AlgorithmName) -> None:
         """Check that an algorithm's batches are whole groups, and that there are enough prompts."""
-        sizes, variant = self.benchmarks[benchmark], parse(name)
+        sizes, variant = self.benchmarks[benchmark], parse_variant_name(name)
         group = variant.changes.group_size or self.training.group_size
         error = variant.algorithm.find_config_error(self, group)
         if variant.algorithm.is_supervised:

@@ -19,7 +19,7 @@ from pydantic import (
 )
 
 from rapid.algorithms.training_parameters import LearningRate, NStep, Precision, TrainingParameters
-from rapid.algorithms.variant_names import AlgorithmName, parse
+from rapid.algorithms.variant_names import AlgorithmName, parse_variant_name
 from rapid.artifacts.layout import EVALUATION, RUN
 from rapid.benchmarks import BENCHMARKS
 from rapid.settings import LARGEST, Settings, describe_invalid
@@ -30,7 +30,7 @@ BASE = "base"  # in place of an algorithm's name: the model before training
 
 def _check_start(name: str) -> str:
     try:
-        return name if name == BASE else parse(name).name
+        return name if name == BASE else parse_variant_name(name).name
     except ValueError as error:
         raise ValueError(f"{error}; or write {BASE} for the model before training") from None
 
@@ -267,7 +267,7 @@ class Compute(Section):
 
     def uses_vllm_server(self, algorithm: AlgorithmName) -> bool:
         """Return whether an algorithm samples from a vLLM server with a GPU of its own."""
-        needs_server = parse(algorithm).algorithm.uses_vllm_server
+        needs_server = parse_variant_name(algorithm).algorithm.uses_vllm_server
         return needs_server and self.sampler == "vllm" and self.device == "gpu"
 
 

@@ -14,7 +14,7 @@ from pydantic import InstanceOf, SerializeAsAny, ValidationInfo, field_validator
 from rapid.algorithms import RAPID
 from rapid.algorithms.base import Parameters
 from rapid.algorithms.training_parameters import Precision
-from rapid.algorithms.variant_names import is_supervised, parse
+from rapid.algorithms.variant_names import is_supervised, parse_variant_name
 from rapid.artifacts.code import Spec, hash_dependencies
 from rapid.artifacts.manifests import list_hashed_files
 from rapid.benchmarks import BENCHMARKS
@@ -142,7 +142,7 @@ class TrainSpec(Spec):
         """Parse the parameters as those of the run's algorithm."""
         if not isinstance(value, dict) or "run" not in info.data:
             return value
-        algorithm = parse(info.data["run"].algorithm).algorithm
+        algorithm = parse_variant_name(info.data["run"].algorithm).algorithm
         return (algorithm.parameters or Parameters).model_validate(value)
 
     @property
@@ -151,7 +151,7 @@ class TrainSpec(Spec):
         return self.training or self.objective
 
     def hash_code_files(self) -> dict[str, str]:
-        algorithm = type(parse(self.run.algorithm).algorithm).__module__
+        algorithm = type(parse_variant_name(self.run.algorithm).algorithm).__module__
         roots = ["rapid.stages.train", algorithm, f"rapid.benchmarks.{self.run.benchmark}"]
         if self.compute.processes > 1:
             roots += ["rapid.processes.launch", "workflow/accelerate/zero2.yaml"]
@@ -181,7 +181,7 @@ class ReportSpec(Spec):
     def hash_code_files(self) -> dict[str, str]:
         """Hash `reports` and its direct imports; the manifests of runs cover the code of runs."""
         names = {run.algorithm for run in list_table_runs(self.params)}
-        algorithms = {type(parse(name).algorithm).__module__ for name in names}
+        algorithms = {type(parse_variant_name(name).algorithm).__module__ for name in names}
         benchmarks = (f"rapid.benchmarks.{name}" for name in self.params.benchmarks)
         roots = ("reports", *sorted(algorithms), *benchmarks)
         return hash_dependencies(*roots, follow=("reports/",), with_report_attributes=True)
@@ -331,7 +331,7 @@ def uses_vllm_server(spec: Spec) -> bool:
 
 
 def build_train_spec(params: Params, run: Run) -> TrainSpec:
-    variant = parse(run.algorithm)
+    variant = parse_variant_name(run.algorithm)
     algorithm, changes = variant.algorithm, variant.changes
     objective = algorithm.get_loss_parameters(params)
     if objective:
@@ -365,13 +365,14 @@ def build_train_spec(params: Params, run: Run) -> TrainSpec:
 
 def build_evaluate_spec(params: Params, run: Run) -> EvaluateSpec:
     sizes = params.benchmarks[run.benchmark]
+    changes = None if run.algorithm == BASE else parse_variant_name(run.algorithm).changes
     return EvaluateSpec(
         run=run,
         compute=_use_one_process(params.compute),
         chat=_is_chat_model(params, run.model),
         pass_at=sizes.pass_at,
         evaluation=params.evaluation,
-        snapshots=0 if run.algorithm == BASE else parse(run.algorithm).changes.snapshots or 0,
+        snapshots=(changes.snapshots or 0) if changes else 0,
         **_select_limits(params, run.benchmark),
     ).with_code()
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field, model_validator
 
-from rapid.algorithms.variant_names import AlgorithmName, parse
+from rapid.algorithms.variant_names import AlgorithmName, parse_variant_name
 from rapid.artifacts.metrics import EVALUATION_METRICS
 from rapid.config.sections import (
     BenchmarkName,
@@ -37,7 +37,7 @@ class Study(Section):
     @model_validator(mode="after")
     def _check_sweep(self):
         for name in self.algorithms if self.sweep else ():
-            names = list(parse(name).algorithm.parameters_by_config_field.values())
+            names = list(parse_variant_name(name).algorithm.parameters_by_config_field.values())
             if self.sweep not in names:
                 reason = f"must be a parameter of {name}: {', '.join(names) or 'it has none'}"
                 raise ValueError(describe_invalid("sweep", self.sweep, reason))

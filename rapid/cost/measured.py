@@ -13,7 +13,7 @@ from typing import Any
 
 import pandas as pd
 
-from rapid.algorithms.variant_names import parse
+from rapid.algorithms.variant_names import parse_variant_name
 from rapid.artifacts.files import BadInput
 from rapid.artifacts.manifests import Manifest, read_result, read_rows
 from rapid.artifacts.runs import RunSummary, StepRecord
@@ -88,7 +88,7 @@ def _read_run(folder: Path, summary: RunSummary, params: Params) -> dict[str, ob
     spec = RunManifest.read(folder).spec
     if spec.pass_settings.micro_batch == "auto":
         spec = set_micro_batch(spec, max(1, summary.pass_completions))
-    algorithm = parse(summary.algorithm).algorithm
+    algorithm = parse_variant_name(summary.algorithm).algorithm
     # Dynamic sampling (DAPO) replaces groups without a signal. So among the groups of a step, the
     # share of groups with a signal is larger than among all sampled groups.
     kept_share, resamples = nan, algorithm.get_sampling_rounds(spec.objective) > 1

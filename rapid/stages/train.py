@@ -11,7 +11,7 @@ import time
 from itertools import islice
 from pathlib import Path
 
-from rapid.algorithms.variant_names import parse
+from rapid.algorithms.variant_names import parse_variant_name
 from rapid.artifacts.demonstrations import Demonstration
 from rapid.artifacts.files import read_jsonl, write_json, write_jsonl
 from rapid.artifacts.manifests import (
@@ -95,7 +95,7 @@ def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
     recorder = StepRecorder()
     build_trainer = (
         _build_sft_trainer
-        if parse(spec.run.algorithm).algorithm.is_supervised
+        if parse_variant_name(spec.run.algorithm).algorithm.is_supervised
         else _build_rl_trainer
     )
     checkpoints = prepare_checkpoint_dir(folder / CHECKPOINTS, spec, inputs, is_main_process())
@@ -154,7 +154,9 @@ def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
 
 def _explain_missing_demonstrations(spec: TrainSpec, data: Path) -> str:
     """Return why SFT has no demonstrations; "" if it has some, or for RL."""
-    is_empty = parse(spec.run.algorithm).algorithm.is_supervised and not data.stat().st_size
+    is_empty = (
+        parse_variant_name(spec.run.algorithm).algorithm.is_supervised and not data.stat().st_size
+    )
     return "the teacher solved none of the training problems" if is_empty else ""
 
 
@@ -311,7 +313,7 @@ def _build_rl_trainer(spec: TrainSpec, benchmark, model: Path, data: Path, check
             for problem_id, text in zip(id, texts, strict=True)
         ]
 
-    variant = parse(spec.run.algorithm)
+    variant = parse_variant_name(spec.run.algorithm)
     algorithm = variant.algorithm
     config = RapidConfig(
         **build_trainer_arguments(spec, checkpoints),

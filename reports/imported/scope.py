@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rapid.algorithms import ALGORITHMS, RAPID, SFT
-from rapid.algorithms.variant_names import parse
+from rapid.algorithms.variant_names import parse_variant_name
 from rapid.benchmarks import BENCHMARKS
 from rapid.config.params import Params
 from rapid.config.sections import (
@@ -134,7 +134,7 @@ def sort_algorithms(names: Iterable[str]) -> list[str]:
 def parse_h(name: str) -> int:
     """Return the H in the name of an algorithm; 1 if the algorithm is not one of the project's."""
     is_known = any(algorithm.matches_name(name) for algorithm in ALGORITHMS.values())
-    return parse(name).H if is_known else 1
+    return parse_variant_name(name).H if is_known else 1
 
 
 def _list_ks(rows: Rows, benchmark: str) -> list[int]:

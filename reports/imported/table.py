@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rapid.algorithms import ALGORITHMS
-from rapid.algorithms.variant_names import parse
+from rapid.algorithms.variant_names import parse_variant_name
 from rapid.artifacts.files import BadFile
 from rapid.benchmarks import BENCHMARKS
 from rapid.config.sections import BASE
@@ -89,7 +89,7 @@ def _parse_algorithm(text: str) -> str:
     is_similar = re.fullmatch(rf"({'|'.join(spellings)})(h\d+)?", spelling)
     if is_similar or any(algorithm.matches_name(text) for algorithm in ALGORITHMS.values()):
         try:
-            return text if text == BASE else parse(text).name
+            return text if text == BASE else parse_variant_name(text).name
         except ValueError as error:
             reason = f"{error}; or {BASE}, or a name that resembles none of these"
             raise InvalidValue(reason) from None

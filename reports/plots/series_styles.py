@@ -15,7 +15,7 @@ import numpy as np
 from matplotlib.colors import to_hex, to_rgb
 
 from rapid.algorithms.base import PlotStyle
-from rapid.algorithms.variant_names import parse
+from rapid.algorithms.variant_names import parse_variant_name
 from rapid.config.specs import BASE
 from reports.report_data import ReportData
 
@@ -72,7 +72,7 @@ def get_declared_style(name: str) -> PlotStyle:
         name: an algorithm or a variant, such as rapid-H4,eta=4.
     """
     try:
-        parsed = parse(name)
+        parsed = parse_variant_name(name)
     except ValueError:  # an algorithm that the project does not have
         return OTHER_STYLE
     return parsed.algorithm.get_plot_style(parsed.H)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import pandas as pd
 from matplotlib.axes import Axes
 
-from rapid.algorithms.variant_names import parse
+from rapid.algorithms.variant_names import parse_variant_name
 from rapid.artifacts.metrics import EVALUATION_METRICS
 from rapid.config.params import Params
 from reports import labels
@@ -50,7 +50,7 @@ def group_variants(params: Params, study: StudyRuns) -> list[SweptVariants]:
     """Return the lines of a study's figure, in the order of their first variants."""
     by_line: dict[tuple[int, str], dict[float, str]] = {}
     for name in study.runs.algorithms:
-        parsed = parse(name)
+        parsed = parse_variant_name(name)
         changes = dict(study.parse_changes(name))
         for key in study.shared_changes:
             del changes[key]

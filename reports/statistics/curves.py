@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from rapid.algorithms.variant_names import parse as parse_variant_name
+from rapid.algorithms.variant_names import parse_variant_name
 from rapid.artifacts.evaluations import CURVE, CurvePoint
 from rapid.artifacts.files import BadFile
 from rapid.artifacts.manifests import read_rows

@@ -16,7 +16,7 @@ from typing import Any
 import yaml
 
 from rapid.algorithms import RAPID
-from rapid.algorithms.variant_names import parse
+from rapid.algorithms.variant_names import parse_variant_name
 from rapid.text import join_words
 from reports import formats, labels, paper
 from reports.formats import Format
@@ -267,7 +267,7 @@ def select_rapid(runs: BenchmarkRuns, preferred: str = "") -> str:
     """
     preferred = preferred or paper.find_best(runs.benchmark, paper.RAPIDS, "runtime")
     names = runs.rapid_algorithms
-    smallest = min(names, key=lambda name: parse(name).H, default=paper.RAPIDS[0])
+    smallest = min(names, key=lambda name: parse_variant_name(name).H, default=paper.RAPIDS[0])
     return preferred if preferred in names else smallest
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from rapid.algorithms.variant_names import parse
+from rapid.algorithms.variant_names import parse_variant_name
 from reports import labels
 from reports.report_data import BenchmarkRuns, ReportData
 from reports.statistics import curves
@@ -72,13 +72,13 @@ class StudyRuns:
         The algorithm's name is added in front if the variant is the first, is a variant of another
         algorithm than the first, or would have an empty label otherwise.
         """
-        base_name, shared_changes = parse(algorithm).base_name, self.shared_changes
+        base_name, shared_changes = parse_variant_name(algorithm).base_name, self.shared_changes
         changes = [
             f"{key} = {value}"
             for key, value in self.parse_changes(algorithm)
             if key not in shared_changes
         ]
-        is_other_algorithm = base_name != parse(self.reference).base_name
+        is_other_algorithm = base_name != parse_variant_name(self.reference).base_name
         if algorithm == self.reference or is_other_algorithm or not changes:
             changes.insert(0, labels.algorithm(base_name))
         return ", ".join(changes)

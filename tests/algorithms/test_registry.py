@@ -12,7 +12,7 @@ from pydantic import Field
 
 from rapid.algorithms import ALGORITHMS, LATER_ALGORITHMS
 from rapid.algorithms.base import Algorithm, Parameters, PlotStyle
-from rapid.algorithms.variant_names import build_name_pattern, parse
+from rapid.algorithms.variant_names import build_name_pattern, parse_variant_name
 from rapid.config import specs
 from rapid.config.params import BadParams, load
 from reports import labels
@@ -44,10 +44,10 @@ class LeaveOneOut(Algorithm):
 
 @pytest.fixture
 def registered_algorithm(monkeypatch):
-    parse.cache_clear()
+    parse_variant_name.cache_clear()
     monkeypatch.setitem(ALGORITHMS, "mine", LeaveOneOut())
     yield
-    parse.cache_clear()
+    parse_variant_name.cache_clear()
 
 
 @pytest.mark.usefixtures("registered_algorithm")

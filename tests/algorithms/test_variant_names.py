@@ -5,7 +5,7 @@ import re
 import pytest
 
 from rapid.algorithms import ALGORITHMS
-from rapid.algorithms.variant_names import build_name_pattern, parse
+from rapid.algorithms.variant_names import build_name_pattern, parse_variant_name
 from rapid.config import specs
 from rapid.config.params import BadParams, load
 
@@ -15,13 +15,13 @@ from rapid.config.params import BadParams, load
     [("sft", "sft", 1), ("naive-grpo", "naive-grpo", 1), ("dr-grpo-H16", "dr-grpo", 16)],
 )
 def test_plain_name_is_parsed(name, algorithm, H):
-    parsed = parse(name)
+    parsed = parse_variant_name(name)
     assert (parsed.algorithm.name, parsed.H, parsed.base_name) == (algorithm, H, name)
     assert parsed.changes.model_dump(exclude_none=True) == {}
 
 
 def test_variant_is_parsed():
-    parsed = parse("rapid-H4,eta=1.5,weighted=false,group_size=2,n_step=16")
+    parsed = parse_variant_name("rapid-H4,eta=1.5,weighted=false,group_size=2,n_step=16")
     assert (parsed.base_name, parsed.H) == ("rapid-H4", 4)
     changes = {"eta": 1.5, "weighted": False, "group_size": 2, "n_step": 16}
     assert parsed.changes.model_dump(exclude_none=True) == changes
@@ -75,20 +75,20 @@ def test_every_rl_algorithm_can_reuse_completions(values, name):
 )
 def test_invalid_names_are_refused(name, message):
     with pytest.raises(ValueError, match=re.escape(message)):
-        parse(name)
+        parse_variant_name(name)
 
 
 def test_suggested_names_are_valid():
     with pytest.raises(ValueError, match="one of") as error:
-        parse("ppo")
+        parse_variant_name("ppo")
     match = re.fullmatch(
         r"must be one of (.*) \(any H from 1; (.*) can have an H too\); .*", str(error.value)
     )
     offered, names_with_h = (re.split(r", | or ", names) for names in match.groups())
-    assert sorted(parse(name).algorithm.name for name in offered) == sorted(ALGORITHMS)
-    assert {parse(f"{name}-H2").algorithm.name for name in [*names_with_h, "rapid"]} == {
-        name for name in ALGORITHMS if re.fullmatch(build_name_pattern(), f"{name}-H2")
-    }
+    assert sorted(parse_variant_name(name).algorithm.name for name in offered) == sorted(ALGORITHMS)
+    assert {
+        parse_variant_name(f"{name}-H2").algorithm.name for name in [*names_with_h, "rapid"]
+    } == {name for name in ALGORITHMS if re.fullmatch(build_name_pattern(), f"{name}-H2")}
 
 
 def test_error_names_place_of_bad_variant_in_params(values):
@@ -127,6 +127,6 @@ def test_disabling_skipping_does_not_change_spec(values):
         for planned_run in (run, variant_run)
     )
     assert variant_spec == spec | {"run": variant_run.model_dump()}
-    assert parse(variant_run.algorithm).changes.subset(["skip_zero_groups"]) == {
+    assert parse_variant_name(variant_run.algorithm).changes.subset(["skip_zero_groups"]) == {
         "skip_zero_groups": False
     }

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rapid.algorithms.variant_names import format_variant, parse
+from rapid.algorithms.variant_names import format_variant, parse_variant_name
 from rapid.artifacts.layout import ARENA
 from rapid.config.jobs import Plan
 from rapid.config.params import BadParams, load
@@ -91,7 +91,10 @@ def test_map_without_a_rate_takes_that_of_pg(values):
 
 @pytest.mark.parametrize("rate", [1.0, 3e-5, 0.00123, 2e-10])
 def test_variant_is_parsed_as_it_was_formatted(rate):
-    assert parse(format_variant("pg", epochs=2, learning_rate=rate)).changes.learning_rate == rate
+    assert (
+        parse_variant_name(format_variant("pg", epochs=2, learning_rate=rate)).changes.learning_rate
+        == rate
+    )
 
 
 @pytest.mark.parametrize(

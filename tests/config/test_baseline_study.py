@@ -5,7 +5,7 @@ from itertools import product
 
 import pytest
 
-from rapid.algorithms.variant_names import parse
+from rapid.algorithms.variant_names import parse_variant_name
 from rapid.config.params import BadParams, load, load_files
 from rapid.config.specs import build_train_spec, list_study_runs
 from tests.conftest import ROOT
@@ -27,7 +27,9 @@ def list_settings(params, name):
             objective = build_train_spec(params, run).objective
             if not objective.positive_only and objective.equal_groups == "kept":
                 scale, weighted = objective.baseline_scale, objective.weighted
-                settings.append((parse(run.algorithm).H, scale, weighted, objective.baseline))
+                settings.append(
+                    (parse_variant_name(run.algorithm).H, scale, weighted, objective.baseline)
+                )
     return settings
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from rapid.algorithms.variant_names import parse
+from rapid.algorithms.variant_names import parse_variant_name
 from rapid.cost.expected import Expected, expect
 from rapid.cost.work import estimate_sampling_rounds, estimate_trained_share
 from tests.cost.conftest import EXPECTED, make_spec
@@ -26,7 +26,7 @@ def rewards() -> torch.Tensor:
 )  # fmt: skip
 def test_estimated_share_of_groups_with_a_gradient_is_that_of_the_algorithm(params, rewards, name):
     spec = make_spec(params, name)
-    have_gradient = parse(name).algorithm.find_groups_with_gradient
+    have_gradient = parse_variant_name(name).algorithm.find_groups_with_gradient
     shares = [
         have_gradient(rewards.flatten(), 4, spec.objective, on_policy=step == 0).float().mean()
         for step in range(spec.H)

@@ -1,12 +1,10 @@
 """`make bench`: small measurements on the toy model, and the command's errors."""
 
 import multiprocessing
-import os
 import time
 from dataclasses import replace
 from functools import partial
 
-import psutil
 import pytest
 import torch
 
@@ -31,8 +29,6 @@ from rapid.benchmarks import BENCHMARKS
 from rapid.config.params import load_files
 from rapid.cost.shapes import Shape, parse_shape, read_shape
 from rapid.grading.pool import GraderPool
-from rapid.resources.leases import list_usable_cores
-from rapid.resources.wait_policy import WAIT_POLICY
 
 SMALL = Setting(H=2, n_step=8, micro_batch=4, length=6)
 
@@ -164,23 +160,6 @@ def test_verdicts_beside_sampling_are_those_after_sampling(workload):
         after == pytest.approx(beside, abs=1e-12)
         and 0 < after["rewarded_share"] < after["rewarded_group_share"] < 1
     )
-
-
-def test_busy_processes_use_the_same_cores_and_end_with_the_measurement():
-    cores = set(list_usable_cores())
-    with loops.run_busy_processes(2):
-        busy_processes = psutil.Process().children()
-        assert [set(process.cpu_affinity()) for process in busy_processes] == [cores] * 2
-    assert not any(process.is_running() for process in busy_processes)
-
-
-def test_wait_policy_is_set_only_while_a_loop_is_started(monkeypatch):
-    monkeypatch.setenv(WAIT_POLICY, "active")
-    with loops._set_wait_policy(""):
-        assert WAIT_POLICY not in os.environ
-    with loops._set_wait_policy("passive"):
-        assert os.environ[WAIT_POLICY] == "passive"
-    assert os.environ[WAIT_POLICY] == "active"
 
 
 @pytest.mark.parametrize("experiment", list_experiments("h"), ids=lambda e: e.name)

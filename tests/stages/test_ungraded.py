@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from rapid.algorithms.variant_names import parse
+from rapid.algorithms.variant_names import parse_variant_name
 from rapid.artifacts.files import read_jsonl, write_jsonl
 from rapid.artifacts.runs import StepRecord
 from rapid.benchmarks import BENCHMARKS
@@ -31,7 +31,7 @@ def make_train_spec(algorithm: str = RAPID[0], objective: dict | None = RAPID[1]
     return TrainSpec(
         run=Run(benchmark="math", model="toy", algorithm=algorithm, seed=1),
         n_step=4,
-        H=parse(algorithm).H,
+        H=parse_variant_name(algorithm).H,
         training=TRAINING,
         objective=objective,
         sampling_batch=None,
