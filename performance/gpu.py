@@ -1,4 +1,4 @@
-"""`make gpu`: run the tests that need a GPU, and a benchmark on it, without installing anything.
+"""`make gpu`: run the tests that need a GPU, and benchmarks on it, without installing anything.
 
     python3 -m performance.gpu
 
@@ -27,6 +27,8 @@ from packaging.utils import parse_wheel_filename
 from packaging.version import Version
 
 ROOT = Path(__file__).parent.parent
+# Of performance/parts.yaml: j are the tests, k a benchmark, c and e benchmarks with vLLM.
+GPU_PARTS = "jkce"
 WHEELS, SITE = ROOT / ".gpu" / "wheels", ROOT / ".gpu" / "site"
 # Packages that must be installed on the GPU machine.
 PREINSTALLED = (
@@ -79,7 +81,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 1
     folder = ROOT / ("benchmarks/gpu" if options.tiny else "performance/results/gpu")
     quick = ["--quick"] if options.tiny else []
-    command = ["-m", "performance.bench", "--part", "jkce", "--resume", "--out", str(folder)]
+    command = ["-m", "performance.bench", "--part", GPU_PARTS, "--resume", "--out", str(folder)]
     python_path = filter(None, (os.environ.get("PYTHONPATH"), str(SITE)))
     os.environ |= {"PYTHONPATH": os.pathsep.join((str(ROOT), *python_path))}
     os.execv(sys.executable, [sys.executable, *command, *quick, *passed_on])

@@ -1,4 +1,7 @@
-"""Supervised fine-tuning (SFT) on a teacher's correct completions or on generated completions."""
+"""Supervised fine-tuning (SFT).
+
+Demonstrations are a teacher's correct completions, or are written by the generator of the problems.
+"""
 
 from functools import partial
 from operator import eq, not_

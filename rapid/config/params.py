@@ -53,7 +53,7 @@ CHECKPOINT_SECONDS = 600.0  # default seconds of training between two checkpoint
 # runs again if they change.
 CHECKPOINT_VARIABLE = "RAPID_CHECKPOINT_SECONDS"
 REPORT_VARIABLE = "RAPID_REPORT_TO"
-LIVE_VARIABLE = "RAPID_LIVE"  # the folder that contains the runs that `dvc exp show` compares
+LIVE_FOLDER_VARIABLE = "RAPID_LIVE"  # folder of the runs that `dvc exp show` compares
 
 
 class General(Section):

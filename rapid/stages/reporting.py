@@ -22,7 +22,7 @@ from rapid.artifacts.manifests import Manifest, read_rows
 from rapid.artifacts.metrics import COMPARED
 from rapid.artifacts.runs import StepRecord, read_progress
 from rapid.benchmarks.problem_source import ProblemSource, describe_sources
-from rapid.config.params import LIVE_VARIABLE, REPORT_VARIABLE
+from rapid.config.params import LIVE_FOLDER_VARIABLE, REPORT_VARIABLE
 from rapid.training.recorder import StepRecorder
 from rapid.training.trl.saving_trainer import preserve_random_states
 
@@ -154,7 +154,9 @@ def _without_seed(spec: dict) -> dict:
 def build_report_callbacks(
     folder: Path, spec: Spec, problems: ProblemSource, recorder: StepRecorder, is_main: bool
 ) -> list[TrainerCallback]:
-    """Build the callback for the reporting services that environment variables name.
+    """Build the callbacks that report to the service in RAPID_REPORT_TO and to `dvc exp show`.
+
+    A run reports to `dvc exp show` if RAPID_LIVE is the folder that contains the run.
 
     Args:
         folder: the run's folder.
@@ -164,11 +166,11 @@ def build_report_callbacks(
         is_main: whether this is the main process of the job, the only one that reports.
 
     Returns:
-        The callback in a list; an empty list if no service is chosen.
+        The callbacks; an empty list if there is nothing to report to.
     """
     callbacks: list[TrainerCallback] = []
     with preserve_random_states():
-        if os.environ.get(LIVE_VARIABLE) == str(folder.parent) and is_main:
+        if os.environ.get(LIVE_FOLDER_VARIABLE) == str(folder.parent) and is_main:
             callbacks.append(LiveMeans(folder.parent, spec, problems.label))
         match os.environ.get(REPORT_VARIABLE) if is_main else None:
             case "tensorboard":

@@ -3,7 +3,8 @@
 mini-batch     the completions of one optimizer step; the completions of a prompt are a group
 chunk          some groups of a mini-batch, whose loss is computed together
 micro-batch    one forward and backward pass: a chunk, or some rows of a chunk that is too large
-sharded chunk  a chunk whose rows are divided among the processes; one process runs any other chunk
+sharded chunk  a chunk whose rows are divided among the processes; a single
+               process runs every other chunk
 
 A micro-batch is a dict of tensors with all rows of its chunk, since the loss needs them all. The
 column `rows_per_prompt`, 0-d, is the number of consecutive rows that have the same prompt. If a
@@ -130,6 +131,8 @@ def select_local(micro_batch: Batch) -> Batch:
         return micro_batch
     columns = {name: micro_batch[name] for name in LOCAL_COLUMNS if name in micro_batch}
     local = select_rows(columns, micro_batch["local_rows"])
+    # Without `is_last` the rows of all processes are gathered (`gather_logps`), which needs rows of
+    # equal width.
     return trim_padding(local) if "is_last" in micro_batch else local
 
 

@@ -109,7 +109,7 @@ class ResumableRun(TrainerCallback):
         trainer.add_callback(self)
 
     def _find_checkpoint(self) -> Path | None:
-        newest = find_newest_checkpoint(self._folder, discard=True) if self._main else None
+        newest = find_newest_checkpoint(self._folder, delete_damaged=True) if self._main else None
         [checkpoint] = broadcast_object_list([newest])
         if checkpoint:
             state = TrainerState.load_from_json(str(checkpoint / TRAINER_STATE))

@@ -156,7 +156,7 @@ def draw_line(
     """Draw a line with a band of one standard deviation around it; return the line.
 
     Args:
-        marker_every: distance between two markers, in points of the line.
+        marker_every: the line has a marker at every n-th of its data points.
     """
     (line,) = axes.plot(
         x,

@@ -55,10 +55,10 @@ def test_a_run_resumes_from_the_checkpoint_before_a_damaged_one(
     assert find_newest_checkpoint(checkpoints) == checkpoints / "checkpoint-9"
     assert f"checkpoint-10 is damaged, and skipped: {message}\n" in capsys.readouterr().err
     assert (checkpoints / "checkpoint-10").exists()
-    assert find_newest_checkpoint(checkpoints, discard=True) == checkpoints / "checkpoint-9"
+    assert find_newest_checkpoint(checkpoints, delete_damaged=True) == checkpoints / "checkpoint-9"
     assert not (checkpoints / "checkpoint-10").exists()
     shutil.rmtree(checkpoints / "checkpoint-9/global_step3")
-    assert find_newest_checkpoint(checkpoints, discard=True) is None
+    assert find_newest_checkpoint(checkpoints, delete_damaged=True) is None
 
 
 @pytest.mark.fault("checkpoints: of another run", times=20)

@@ -49,11 +49,11 @@ def describe_damage(checkpoint: Path) -> str:
     return ", ".join(sorted({name for name, _ in changed}))
 
 
-def find_newest_checkpoint(folder: Path, discard: bool = False) -> Path | None:
+def find_newest_checkpoint(folder: Path, delete_damaged: bool = False) -> Path | None:
     """Return the newest intact checkpoint of a folder, and print what is wrong with newer ones.
 
     Args:
-        discard: delete the damaged newer ones.
+        delete_damaged: delete the damaged newer ones.
     """
     matches = [(CHECKPOINT_NAME.fullmatch(path.name), path) for path in folder.glob("checkpoint-*")]
     by_step = sorted(((int(match[1]), path) for match, path in matches if match), reverse=True)
@@ -61,7 +61,7 @@ def find_newest_checkpoint(folder: Path, discard: bool = False) -> Path | None:
         if not (damage := describe_damage(checkpoint)):
             return checkpoint
         print(f"{checkpoint} is damaged, and skipped: {damage}", file=sys.stderr)
-        if discard:
+        if delete_damaged:
             shutil.rmtree(checkpoint)
     return None
 

@@ -70,8 +70,8 @@ def patch_lean_js(source: str) -> str:
     for patch in PATCHES:
         if (count := source.count(patch.old)) != 1:
             raise PatchFailed(
-                f"lean.js has the text that a patch replaces {count} times, not once; why it is "
-                f"replaced: {patch.why}"
+                f"the text that a patch is to replace occurs {count} times in lean.js, not once. "
+                f"Reason for the patch: {patch.why}"
             )
         source = source.replace(patch.old, patch.new)
     return source
