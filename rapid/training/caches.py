@@ -95,7 +95,8 @@ def _get_adapter_setting(model, name: str) -> Any:
 def has_absolute_positions(model) -> bool:
     """Return whether a model needs `position_ids`, as GPT-2 does.
 
-    Without them it counts padding on the left as positions. Rotary embeddings depend on differences of positions, which padding on the left does not change.
+    Without them it counts padding on the left as positions. Rotary embeddings depend on differences
+    of positions, which padding on the left does not change.
     """
     model = unwrap_model(model)
     base = model.get_base_model() if hasattr(model, "get_base_model") else model

@@ -22,7 +22,7 @@ from rapid.artifacts.manifests import clamp_future_times
 from rapid.benchmarks import problem_source
 from rapid.benchmarks.prompts import check_templates
 from rapid.config import jobs, specs
-from rapid.config.params import CHECKPOINT_VARIABLE, LIVE_VARIABLE, REPORT_VARIABLE
+from rapid.config.params import CHECKPOINT_VARIABLE, LIVE_FOLDER_VARIABLE, REPORT_VARIABLE
 from rapid.config.params import load, read
 from rapid.console import workflow as console
 from rapid.freshness import Examination, discard_checkpoints_of_ended_runs, print_changed_code
@@ -48,7 +48,7 @@ os.environ[CHECKPOINT_VARIABLE] = str(PARAMS.checkpoint_seconds)
 os.environ[REPORT_VARIABLE] = PARAMS.logging.report_to
 if "DVC_EXP_BASELINE_REV" in os.environ:  # in `dvc exp run`: report these runs while they train
     run_folder = PLAN.get_folder(specs.list_dvc_runs(PARAMS)[0].folder)
-    os.environ[LIVE_VARIABLE] = os.path.dirname(run_folder)
+    os.environ[LIVE_FOLDER_VARIABLE] = os.path.dirname(run_folder)
 
 EXAMINATION = Examination(hash_all=False)
 
