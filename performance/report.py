@@ -16,13 +16,13 @@ HEADER = """# Performance
 Made by `make bench`, on a GPU by `make gpu`; `python -m performance.report` writes this page from
 summary.jsonl beside it. Figures are medians with quartiles. Trainers are measured in turns, and the
 speedup is a ratio within pairs of samples. Unless a part says otherwise, on a CPU it uses float32,
-one thread on one core, and transformers for sampling. `rapid plan` predicts costs; these are
-measured.
+one thread on one core, and transformers for sampling. `rapid plan` predicts costs; those on
+this page are measured.
 """
 PROVENANCE = """## Where these figures come from
 
-CPU time over wall-clock time is the median of a part's rows. If it is well below 100%, another
-process used the core.
+CPU time over wall-clock time is the median of a part's rows. If it is well below 100% of the
+cores, other processes used them.
 """
 OUTCOMES = {True: "holds", False: "**does not hold**", None: "not measured"}
 NOT_CHECKED = "Expectations are not checked, because the figures are those of --quick."
