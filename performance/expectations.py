@@ -29,10 +29,13 @@ def _add_ratios(rows: list[dict]) -> list[dict]:
     `peak_ratio` is RapidTrainer's peak memory divided by GRPOTrainer's. `speedup_over_on_policy`
     is the time with H = 1, which is on-policy, divided by the time with a larger H.
     `over_training_alone` is the time of backpropagation in RapidTrainer divided by that of training
-    with plain transformers.
+    with plain transformers. `slowdown` is the time of policy gradient beside busy processes,
+    divided by its time on free cores with the default OMP_WAIT_POLICY.
     """
     on_policy_seconds = {
-        row["n_step"]: row["seconds_rapid"][0] for row in rows if row.get("H") == 1
+        row["n_step"]: row["seconds_rapid"][0]
+        for row in rows
+        if row.get("H") == 1 and "seconds_rapid" in row
     }
     rows_with_ratios = []
     for row in rows:
@@ -42,6 +45,10 @@ def _add_ratios(rows: list[dict]) -> list[dict]:
         elif row.get("H", 1) > 1 and row["n_step"] in on_policy_seconds:
             seconds = on_policy_seconds[row["n_step"]]
             ratios["speedup_over_on_policy"] = [seconds / row["seconds_rapid"][0]]
+        if row.get("busy_processes"):
+            free_cores = next(other for other in rows if not other["busy_processes"])
+            seconds = row["seconds_policy_gradient"][0]
+            ratios["slowdown"] = [seconds / free_cores["seconds_policy_gradient"][0]]
         if "training_alone" in row:
             ratios["over_training_alone"] = [row["backpropagation"] / row["training_alone"]]
         rows_with_ratios.append(row | ratios)

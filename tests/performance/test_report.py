@@ -52,6 +52,7 @@ FOUR_TRAINERS |= {"rapid": PAIR["rapid"]}
 REFERENCE_TIMES = {"sampling_alone": 7.5, "training_alone": 7.0}
 FAST, SLOW = {"rapid": PAIR["rapid"]}, {"rapid": PAIR["trl"]}
 POLICY_GRADIENT = {"policy_gradient": FOUR_TRAINERS["policy_gradient"], "rapid": PAIR["rapid"]}
+BUSY = {"busy_processes": 3, "wait_policy": "passive"}
 PROOFS = {"solve_rate": None, "benchmark": "minif2f", "grading_workers": 8}
 
 
@@ -77,6 +78,10 @@ def documents() -> dict[str, dict]:
             for kind, samples in VERDICTS.items()
         ],
         "h": [make_row(POLICY_GRADIENT, **PROOFS)],
+        "i": [
+            make_row({"policy_gradient": [make_sample(1.0)]}, busy_processes=0, wait_policy=""),
+            make_row({"policy_gradient": [make_sample(2.9)]}, **BUSY),
+        ],
         "k": [make_row(PAIR | {"rapid": [make_sample(1.0, memory=400.0)] * 3})],
     }
     source = {
@@ -109,7 +114,7 @@ def test_spread_is_printed_with_quartiles_unit_and_suitable_digits():
             "4 | 16 | 80 | 10% | 46.9 (46.9–46.9) | 31.2 (31.2–31.2) | 23.4 (23.4–23.4) | "
             "15.6 (15.6–15.6) | 3.00x (3.00–3.00) | 2.00x (2.00–2.00) | 1.50x (1.50–1.50)",
         ),
-        ("e", "H=4 | 15.6 (15.6–15.6) | 7.8 | 7.5 | 0.0 | 7.3 | 7.0 | 0.2 | 0.5"),
+        ("e", "H=4 | 15.6 (15.6–15.6) | 7.8 | 7.5 | 0.0 | 0.3 | 7.3 | 7.0 | 0.2 | 0.5"),
         ("d", "64 | SECONDS | 2.20x (2.10–2.30)"),
         ("f", "900 (900–900) | 850 (850–850) | 100 (100–100) | 50.0 (50.0–50.0)"),
         ("g", "proofs | mistaken | 4 | 50% | 70.0 (55.0–85.0) | 15.0 | 28.5"),
@@ -118,6 +123,7 @@ def test_spread_is_printed_with_quartiles_unit_and_suitable_digits():
             "minif2f | 10% | 8 | 23.4 (23.4–23.4) | 11.7 | 0.0 | 15.6 (15.6–15.6) | 7.8 | 0.0 | "
             "33% (33–33)",
         ),
+        ("i", "3 | passive | 45.3 (45.3–45.3) | 23 | 21"),
         ("k", "4 | 10% | 29.1 (27.9–30.5) / 64.0 (64.0–64.0) | 873 / 1,920 | 2.20x (2.10–2.30) | 29.1% / 64.0% | 500 / 400"),
     ],
 )  # fmt: skip
@@ -138,10 +144,10 @@ def test_row_of_the_real_grader_shows_the_measured_solve_rate(documents):
 
 def test_results_of_expectations_have_a_figure(documents):
     outcomes = check_expectations(documents)
-    assert [result.holds for result in outcomes] == [True] * 11
+    assert [result.holds for result in outcomes] == [True] * 12
     assert "4 of 4 rows hold; the worst: 2.20x (tiny, H=4" in outcomes[0].measured
     assert "0.94x" in outcomes[4].measured
-    assert [result.holds for result in check_expectations({})] == [None] * 11
+    assert [result.holds for result in check_expectations({})] == [None] * 12
 
 
 @pytest.mark.parametrize(
@@ -158,7 +164,8 @@ def test_results_of_expectations_have_a_figure(documents):
         ("c", make_row(FOUR_TRAINERS | {"trl_on_policy": [make_sample(1.9)] * 3}), {6}, "1.90x"),
         ("c", make_row(FOUR_TRAINERS | {"policy_gradient": [make_sample(1.4)] * 3}), {8}, "1.40x"),
         ("h", make_row(POLICY_GRADIENT | {"policy_gradient": [make_sample(1.4)] * 3}, **PROOFS), {9}, "29% (tiny, H=4, N_step=16, real grader of minif2f, 8 grading workers"),
-        ("e", make_row(FAST, **REFERENCE_TIMES | {"training_alone": 6.0}), {10}, "1.22"),
+        ("e", make_row(FAST, **REFERENCE_TIMES | {"training_alone": 6.0}), {11}, "1.22"),
+        ("i", make_row({"policy_gradient": [make_sample(3.1)]}, **BUSY), {10}, "3.10x"),
     ],
 )  # fmt: skip
 def test_expectations_cover_every_row_of_every_part(documents, part, row, failing, figure):
