@@ -147,7 +147,11 @@ def fit_rates(
     notes = [
         f"measured in {len(runs)} runs on {runs.hardware.iloc[0] or 'a machine'}; the planned "
         f"runtime of a single run is {ratios.min():.2f} to {ratios.max():.2f} of the measured one",
-        *([f"no runs of {', '.join(not_run)}: planned by size"] if not_run else []),
+        *(
+            [f"models without runs, whose times are scaled by size: {', '.join(not_run)}"]
+            if not_run
+            else []
+        ),
         *(
             [
                 f"much larger than the models that were run: {', '.join(much_larger)}; make short "

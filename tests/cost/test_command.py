@@ -30,7 +30,7 @@ def test_plan_from_runs_uses_their_rates_unless_options_override_them(
     assert "251 jobs" in text
     assert "on 2 core(s)" in text
     assert "measured in 4 runs on a machine" in text
-    assert re.search(r"no runs of .*tiny-gemma3.*: planned by size", text)
+    assert re.search(r"models without runs, .* scaled by size: .*tiny-gemma3", text)
     assert "20% of groups with a signal, 60% with a reward" in text  # the runs showed 60% and 80%
     assert "math 9" in text
     assert "the largest micro-batch is unknown: set --memory" in text

@@ -65,7 +65,9 @@ def test_an_intrusion_reaches_nothing(attacked_grader, double, targets, intrusio
     assert_grader_still_works(attacked_grader, double)
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="if root grades, completions run as another user")
+@pytest.mark.skipif(
+    os.geteuid() == 0, reason="the grader runs as root, so completions run as another user"
+)
 def test_intrusions_succeed_without_isolation(double, targets):
     """Without isolation, a completion that runs as the grader's user reaches all these targets."""
     grader = CodeGrader(timeout=1.0)

@@ -25,7 +25,9 @@ PYTHON = sys.executable if is_readable_by_all(sys.executable) else SYSTEM_PYTHON
 PACKAGES = Path(pydantic.__file__).parents[1]
 ROOT_USER, ORDINARY_USER = 0, 65534
 
-pytestmark = pytest.mark.skipif(not os.access(PYTHON, os.X_OK), reason="no Python that all may run")
+pytestmark = pytest.mark.skipif(
+    not os.access(PYTHON, os.X_OK), reason="no Python interpreter that every user may execute"
+)
 
 
 # The fast tests run as the ordinary user, the slow tests as root too.
