@@ -55,8 +55,8 @@ class RapidParameters(Parameters):
     baseline: Baseline = Field(
         "group",
         description='"group" is the weighted mean reward of the completion\'s group (Algorithm '
-        '1); "others" is that of the other completions, which is unbiased; "none" is '
-        "no baseline.",
+        '1); "others" leaves out the completion itself, so that the gradient is unbiased; '
+        '"none" is no baseline.',
     )
     weighted: bool = Field(
         True, description="False sets all importance weights to 1, for ablations."

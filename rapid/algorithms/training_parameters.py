@@ -44,8 +44,9 @@ Precision = Annotated[
 PrecisionOrAuto = Annotated[
     Literal["float32", "bfloat16", "auto"],
     Field(
-        description="The precision of forward and backward passes. auto measures both when a run "
-        "begins, and chooses bfloat16 if it is at least 1.1 times as fast as float32."
+        description="The precision of forward and backward passes. auto measures the speed of "
+        "float32 and bfloat16 when a run begins, and chooses bfloat16 if it is at least 1.1 times "
+        "as fast."
     ),
 ]
 Checkpointing = Annotated[
@@ -63,8 +64,9 @@ class TrainingParameters(Parameters):
     # `exclude_if`: a parameter at its default is not written to a run's spec.
     reuse: Reuse = Field(1, exclude_if=partial(eq, 1))
     micro_batch: MicroBatch = Field(
-        description="Largest number of completions in a forward and backward pass: whole groups, "
-        'or a part of a larger group. "auto" is as many as fit in memory.'
+        description="Largest number of completions in a forward and backward pass. A pass has "
+        "whole groups, or a part of one group if the group is larger than this number. "
+        '"auto" is as many as fit in memory.'
     )
     temperature: PositiveFloat = Field(description="The temperature of sampling.")
     precision: PrecisionOrAuto = "float32"

@@ -96,12 +96,12 @@ class RapidConfig(GRPOConfig):
     )
     H: int = define_field(
         None,
-        "Optimizer steps per inference batch, N_inference / N_step. None follows from "
+        "Optimizer steps per inference batch, N_inference / N_step. With None it follows from "
         "TRL's batch sizes if they are set, else it is 4.",
     )
     n_step: int = define_field(
         None,
-        "N_step, completions per optimizer step, over all processes. None follows from "
+        "N_step, completions per optimizer step, over all processes. With None it follows from "
         "TRL's batch sizes if they are set, else it is 32.",
     )
     reuse: int = define_parameter(TrainingParameters, "reuse")
@@ -113,8 +113,7 @@ class RapidConfig(GRPOConfig):
         TrainingParameters,
         "micro_batch",
         None,
-        note='None is per_device_train_batch_size (8), "auto" means the same as '
-        'token_budget="auto".',
+        note="None is per_device_train_batch_size if that is set, else 8.",
     )
     dynamic_sampling_rounds: int = define_field(
         1,
@@ -175,8 +174,8 @@ class RapidConfig(GRPOConfig):
         True,
         "Do not compute log mu in an extra forward pass if it is known already. In the first step "
         "on an inference batch it is log pi from the policy's own forward pass. In later steps it "
-        "is the sampler's, if prompts can be shared, and if sampler and policy compute in float32 "
-        "or trust_sampler allows it.",
+        "is the sampler's, if the model supports share_prefill, and if sampler and policy compute "
+        "in float32 or trust_sampler allows it.",
     )
     trust_sampler: bool | None = define_parameter(TrainingParameters, "trust_sampler")
     precision: str | None = define_field(
@@ -212,8 +211,8 @@ class RapidConfig(GRPOConfig):
     )
     router_aux_loss_coef: float | None = define_field(
         None,
-        "Weight of the loss that balances experts. None is the weight of the model's own "
-        "configuration with trl, else 0.",
+        "Weight of the loss that balances experts. With None it is the weight in the model's own "
+        "configuration if the objective is trl, else 0.",
     )
     beta: float = define_field(0.0, "KL coefficient, for objectives with a KL term.")
     disable_dropout: bool = define_field(
@@ -230,8 +229,9 @@ class RapidConfig(GRPOConfig):
     )
     per_device_train_batch_size: int = define_field(
         None,
-        "Completions per forward and backward pass of each process, used to set "
-        "n_step; afterwards each process's share of n_step.",
+        "As passed: completions per forward and backward pass of each process, from which n_step "
+        "follows if it is None. In the configuration that is created: each process's share of "
+        "n_step.",
     )
 
     def __new__(cls, *_: Any, **named: Any) -> "RapidConfig":
