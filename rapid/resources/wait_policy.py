@@ -2,9 +2,9 @@
 
 Torch splits each operation among its threads, which then wait for the slowest of them. By default
 (GNU OpenMP) a thread first waits in a loop, which is the fastest way on free cores. If another
-process uses the cores, the loop takes up the time that the slowest thread needs: beside three busy
-processes on two cores, a step of SmolLM2-135M with vLLM took 44 s in place of 5. Threads that sleep
-while they wait took 18 s there, and 7 s on free cores.
+process uses the cores, the loop takes up the time that the slowest thread needs, and a step takes
+several times as long as with threads that sleep while they wait. On free cores sleeping threads are
+slower. Part (i) of the benchmark measures both.
 """
 
 import os
