@@ -151,12 +151,12 @@ def _set_wait_policy(policy: str) -> Iterator[None]:
 
 
 @contextmanager
-def run_busy_processes(count: int) -> Iterator[None]:
+def run_busy_processes(count: int) -> Iterator[list[subprocess.Popen]]:
     """Run processes that compute without pause on this process's cores."""
     command = [sys.executable, "-c", "while True: pass"]
     processes = [subprocess.Popen(command) for _ in range(count)]
     try:
-        yield
+        yield processes
     finally:
         for process in processes:
             process.kill()

@@ -11,8 +11,8 @@ from rapid.resources.wait_policy import WAIT_POLICY
 
 def test_busy_processes_use_the_same_cores_and_end_with_the_measurement():
     cores = set(list_usable_cores())
-    with loops.run_busy_processes(2):
-        busy_processes = psutil.Process().children()
+    with loops.run_busy_processes(2) as processes:
+        busy_processes = [psutil.Process(process.pid) for process in processes]
         assert [set(process.cpu_affinity()) for process in busy_processes] == [cores] * 2
     assert not any(process.is_running() for process in busy_processes)
 

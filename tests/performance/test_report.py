@@ -185,7 +185,7 @@ def test_page_is_written_from_the_summary_of_a_folder(documents, tmp_path, capsy
     assert "0123456789+dirty" in page and "Not measured: smollm2: no network." in page
     lines = page.splitlines()
     rules = [number for number, line in enumerate(lines) if line.startswith("| ---")]
-    assert len(rules) == 1 + 10 + 1  # expectations, nine parts (one with two tables), provenance
+    assert len(rules) == 1 + 11 + 1  # expectations, ten parts (one with two tables), provenance
     assert all(lines[number].count("|") == lines[number - 1].count("|") for number in rules)
     assert "holds: " in capsys.readouterr().out
 
