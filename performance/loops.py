@@ -22,6 +22,7 @@ from functools import partial
 from multiprocessing.connection import Connection
 from statistics import fmean
 from typing import Any, Self
+from unittest.mock import patch
 
 import torch
 from transformers import TrainerCallback
@@ -139,15 +140,11 @@ class MeasuringCallback(TrainerCallback):
 @contextmanager
 def _set_wait_policy(policy: str) -> Iterator[None]:
     """Set OMP_WAIT_POLICY for processes that are started in this context; "": remove it."""
-    environment = dict(os.environ)
-    os.environ.pop(WAIT_POLICY, None)
-    if policy:
-        os.environ[WAIT_POLICY] = policy
-    try:
+    with patch.dict(os.environ):  # restored afterwards
+        os.environ.pop(WAIT_POLICY, None)
+        if policy:
+            os.environ[WAIT_POLICY] = policy
         yield
-    finally:
-        os.environ.clear()
-        os.environ.update(environment)
 
 
 @contextmanager

@@ -29,7 +29,7 @@ from rapid.artifacts.files import Count, OptionalShare, Record, Seconds
 
 @dataclass(frozen=True)
 class Metric:
-    """How a metric is logged, labelled and summarized.
+    """The logging, label and summary of a metric.
 
     The annotated field has the name and the description of the metric.
 

@@ -14,12 +14,15 @@ import psutil
 
 WAIT_POLICY = "OMP_WAIT_POLICY"  # how threads wait: "passive" threads sleep
 SPIN_COUNT = "GOMP_SPINCOUNT"  # how long they wait in a loop before they sleep
-SAMPLE_SECONDS = 0.2  # how long the cores are observed
+# Cores are observed this many times, or until none is busy: other jobs that start at the same time
+# use any core until they have leased theirs, which takes a second or two.
+OBSERVATIONS = 20
+OBSERVATION_SECONDS = 0.5
 BUSY_SHARE = 0.5  # of the time that other processes used a core, above which the core is busy
 
 
 def choose_wait_policy(cores: list[int], threads: int) -> None:
-    """Set OMP_WAIT_POLICY to "passive" if other processes use a core; print that to stderr.
+    """Set OMP_WAIT_POLICY to "passive" if other processes keep a core busy; print that to stderr.
 
     OpenMP reads the variable once, when torch is imported. So this function must be called before,
     when the job has no other process on the cores yet. It does nothing if torch is imported
@@ -31,19 +34,21 @@ def choose_wait_policy(cores: list[int], threads: int) -> None:
     """
     if threads == 1 or "torch" in sys.modules or {WAIT_POLICY, SPIN_COUNT} & os.environ.keys():
         return
-    busy_cores = find_busy_cores(cores)
-    if busy_cores:
-        os.environ[WAIT_POLICY] = "passive"
-        print(
-            f"other processes use core(s) {', '.join(map(str, busy_cores))}: threads of this job "
-            f"sleep while they wait for each other ({WAIT_POLICY}=passive)",
-            file=sys.stderr,
-        )
+    for _ in range(OBSERVATIONS):
+        busy_cores = find_busy_cores(cores)
+        if not busy_cores:
+            return
+    os.environ[WAIT_POLICY] = "passive"
+    print(
+        f"other processes use core(s) {', '.join(map(str, busy_cores))}: threads of this job "
+        f"sleep while they wait for each other ({WAIT_POLICY}=passive)",
+        file=sys.stderr,
+    )
 
 
 def find_busy_cores(cores: list[int]) -> list[int]:
-    """Observe cores for SAMPLE_SECONDS; return those that were used for most of the time."""
-    percentages = psutil.cpu_percent(SAMPLE_SECONDS, percpu=True)
+    """Observe cores for OBSERVATION_SECONDS; return those that were used most of the time."""
+    percentages = psutil.cpu_percent(OBSERVATION_SECONDS, percpu=True)
     return [
         core for core in cores if core < len(percentages) and percentages[core] > 100 * BUSY_SHARE
     ]

@@ -48,6 +48,16 @@ def test_threads_sleep_while_they_wait_if_another_process_uses_their_cores(capsy
 
 
 @pytest.mark.usefixtures("cores_in_use")
+def test_a_core_that_is_busy_for_a_moment_counts_as_free(monkeypatch):
+    """For example while another job starts, which has not leased its cores yet."""
+    shares = iter([[100.0], [80.0], [0.0]])
+    monkeypatch.setattr(wait_policy.psutil, "cpu_percent", lambda *_, **__: next(shares))
+    wait_policy.choose_wait_policy([0], threads=2)
+    assert "OMP_WAIT_POLICY" not in os.environ
+    assert next(shares, None) is None  # it was observed until it was free
+
+
+@pytest.mark.usefixtures("cores_in_use")
 @pytest.mark.parametrize(("cores", "threads"), [([0, 2], 2), ([1, 3], 1)])
 def test_nothing_changes_on_free_cores_or_with_one_thread(capsys, cores, threads):
     wait_policy.choose_wait_policy(cores, threads)

@@ -22,7 +22,7 @@ class Clause(NamedTuple):
 
 
 class Domain(NamedTuple):
-    """What a task is about: the numbers in a list, or the words in a text."""
+    """The subject of a task: the numbers in a list, or the words in a text."""
 
     elements: str  # in the description of the task
     argument: str  # name of the function's argument
