@@ -8,15 +8,20 @@ there is one.
 
 import os
 import sys
-from collections.abc import Callable, Iterator
 from functools import cache, partial
 from pathlib import Path
 
 from tqdm import tqdm
 
-from performance.parts import DEFAULT_PARTS, PARTS, Experiment, list_experiments
+from performance.parts import (
+    DEFAULT_PARTS,
+    MODEL_NAMES,
+    PARTS,
+    QUICK_MODEL_NAMES,
+    Experiment,
+    list_experiments,
+)
 from rapid.arguments import Parser
-from rapid.text import suggest_name
 
 ROOT = Path(__file__).parent.parent
 ENVIRONMENT = {
@@ -45,14 +50,10 @@ def main(arguments: list[str] | None = None) -> int:
     max_cores = max(experiment.setting.cores for _, experiment in experiments)
     cores = _prepare(not {"j", "k"}.isdisjoint(options.part), max_cores)
     from performance import models, report, results
+    from rapid.artifacts.files import BadInput
 
-    model_names = options.models or (
-        models.QUICK_MODEL_NAMES if options.quick else models.MODEL_NAMES
-    )
-    if unknown := [name for name in model_names if name not in models.MODEL_NAMES]:
-        known = ", ".join(models.MODEL_NAMES) + suggest_name(unknown[0], models.MODEL_NAMES)
-        sys.exit(f"bench: --models {unknown[0]}: no such model; known: {known}")
-    skipped = {*models.MODEL_NAMES} - {*model_names}
+    model_names = options.models or (QUICK_MODEL_NAMES if options.quick else MODEL_NAMES)
+    skipped = {*MODEL_NAMES} - {*model_names}
     load_subject = cache(partial(models.load_subject, tiny=options.model, quick=options.quick))
     folder = options.out or (QUICK_FOLDER if options.quick else results.FOLDER)
     # The options that affect the figures. They are recorded with the figures.
@@ -70,62 +71,43 @@ def main(arguments: list[str] | None = None) -> int:
         for part, experiment in experiments
         if experiment.subject not in skipped and (part, experiment.name) not in measured
     ]
+    # Why a subject or an experiment of a part could not be measured, by its name.
+    reasons: dict[str, dict[str, str]] = {part: {} for part in options.part}
     any_failed = False
-    for part, new_rows, missing, failed in _run_experiments(
-        pending, load_subject, recorded_options["repeats"], cores
-    ):
-        rows[part] += new_rows
-        any_failed |= failed or any(row.get("failed") for row in new_rows)
-        results.write_part(folder, part, rows[part], missing, recorded_options)
+    bar_format = "bench: {desc} {percentage:3.0f}%, {remaining} left"
+    update_seconds = 0.1 if sys.stderr.isatty() else 20
+    with tqdm(pending, bar_format=bar_format, mininterval=update_seconds) as bar:
+        for part, experiment in bar:
+            bar.set_description_str(f"({part}) {experiment.name}")
+            try:
+                subject = load_subject(experiment.subject, benchmark=experiment.benchmark)
+                new_rows = _measure(experiment, subject, recorded_options["repeats"], cores)
+                rows[part] += new_rows
+                any_failed |= any(row.get("failed") for row in new_rows)
+            except BadInput as error:
+                reasons[part][experiment.subject] = str(error)
+                _print_status(f"({part}) {experiment.subject}: {error}")
+            except RuntimeError as error:  # other experiments may still succeed
+                reasons[part][experiment.name] = str(error).splitlines()[-1]
+                _print_status(f"({part}) {experiment.name}: {error}")
+                any_failed = True
+            missing = [": ".join(item) for item in reasons[part].items()]
+            results.write_part(folder, part, rows[part], missing, recorded_options)
     report.main([str(folder)])
     return int(any_failed)
 
 
-def _run_experiments(
-    experiments: list[tuple[str, Experiment]],
-    load_subject: Callable,
-    repeats: int,
-    cores: list[int],
-) -> Iterator:
-    """Run experiments.
-
-    Args:
-        experiments: pairs of a part's letter and an experiment.
-        load_subject: `performance.models.load_subject` with the command's options.
-        repeats: samples of each trainer, at most.
-        cores: the leased cores; empty with a GPU.
-
-    Yields:
-        For each experiment: its part, its rows, a line for each thing that could not be measured in
-        the part so far, and whether the experiment failed.
-    """
+def _measure(experiment: Experiment, subject, repeats: int, cores: list[int]) -> list[dict]:
+    """Return the rows of an experiment, measured on the leased cores, or on a GPU without them."""
     from performance import measures
-    from rapid.artifacts.files import BadInput
     from rapid.resources.leases import bind_to_cores
 
-    missing: dict[str, dict[str, str]] = {part: {} for part, _ in experiments}
-    bar_format = "bench: {desc} {percentage:3.0f}%, {remaining} left"
-    update_seconds = 0.1 if sys.stderr.isatty() else 20
-    with tqdm(experiments, bar_format=bar_format, mininterval=update_seconds) as bar:
-        for part, experiment in bar:
-            bar.set_description_str(f"({part}) {experiment.name}")
-            measure = getattr(measures, experiment.measure)
-            if cores:
-                setting = experiment.setting
-                bind_to_cores(cores[: setting.cores], setting.threads or setting.cores)
-            rows, failed = [], False
-            try:
-                subject = load_subject(experiment.subject, benchmark=experiment.benchmark)
-                new_rows = measure(experiment, subject, min(repeats, experiment.repeats))
-                rows = [{"experiment": experiment.name} | row for row in new_rows]
-            except BadInput as error:
-                missing[part][experiment.subject] = str(error)
-                _print_status(f"({part}) {experiment.subject}: {error}")
-            except RuntimeError as error:  # other experiments may still succeed
-                missing[part][experiment.name] = str(error).splitlines()[-1]
-                _print_status(f"({part}) {experiment.name}: {error}")
-                failed = True
-            yield part, rows, [": ".join(item) for item in missing[part].items()], failed
+    if cores:
+        setting = experiment.setting
+        bind_to_cores(cores[: setting.cores], setting.threads or setting.cores)
+    measure = getattr(measures, experiment.measure)
+    rows = measure(experiment, subject, min(repeats, experiment.repeats))
+    return [{"experiment": experiment.name} | row for row in rows]
 
 
 def _prepare(use_gpu: bool, core_count: int) -> list[int]:
@@ -173,7 +155,7 @@ def _make_parser() -> Parser:
         action="store_true",
         help="measure little, to try the command; writes to benchmarks/quick/",
     )
-    add("--models", nargs="+", help="names of models, as in the tables (default: all)")
+    add("--models", nargs="+", choices=MODEL_NAMES, help="models to measure (default: all)")
     add("--resume", action="store_true", help="skip what the folder contains already")
     tiny = ROOT / "models" / "tiny-qwen2"
     add("--model", type=Path, default=tiny, help="folder of the tiny model")

@@ -66,16 +66,7 @@ def _check_expectation(
     at_least: bool = False,
     labels: dict | None = None,
 ) -> ExpectationResult:
-    """Check an expectation in all rows of the parts that it is about.
-
-    Args:
-        text: the expectation in words.
-        parts: letters of the parts whose rows are checked.
-        figure: the name of the figure whose median is compared with the bound.
-        number_format: format string for the figure.
-        at_least: whether the bound is a lower bound; otherwise it is an upper bound.
-        labels: check only rows with these labels.
-    """
+    """Check an expectation of parts.yaml in all rows of the parts that it is about."""
     checked = [
         (row[figure][0], _label_row(row))
         for part in parts

@@ -15,6 +15,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+import torch
+import transformers
+from tokenizers import Tokenizer, models, pre_tokenizers
+
+from performance.parts import MODEL_NAMES, UNTRAINED_NAMES
 from rapid.artifacts.files import BadInput
 from rapid.benchmarks import BENCHMARKS
 from rapid.benchmarks.base import Problem
@@ -32,9 +37,6 @@ PROMPT_COUNT = 128  # enough for an inference batch of 512 completions in groups
 # Enough that five samples of 192 completions repeat no problem. A grader caches its verdicts, and
 # in a run of one epoch no prompt is repeated.
 PROBLEM_COUNT = 256
-UNTRAINED_NAMES = ("SmolLM2-135M", "Qwen2.5-0.5B")  # names of sizes in rapid/cost/model_sizes.yaml
-MODEL_NAMES = ("tiny", "smollm2", *UNTRAINED_NAMES)
-QUICK_MODEL_NAMES = ("tiny", *UNTRAINED_NAMES)  # with --quick
 QUICK_SHAPE = Shape(2, 64, 128, 2, 1, 32, 512, True)  # of untrained models with --quick
 # Prefix of a model's name -> its configuration's class in transformers (default: Qwen2Config).
 CONFIG_CLASSES = {"Llama": "LlamaConfig", "Gemma": "Gemma3TextConfig"}
@@ -54,9 +56,6 @@ class Workload:
 
     def load(self):
         """Load the model in float32; with a `shape`, build it with random weights."""
-        import torch
-        import transformers
-
         if self.shape is None:
             return transformers.AutoModelForCausalLM.from_pretrained(
                 self.model, dtype=torch.float32
@@ -82,8 +81,6 @@ class Workload:
 
     def load_from_folder(self):
         """Load the model from a folder that vLLM can read; save an untrained model there first."""
-        import transformers
-
         folder = self.model
         if self.shape is not None:
             folder = get_cache_folder() / f"untrained-{self.name}-{self.shape.parameters}"
@@ -144,15 +141,18 @@ def load_subject(
     if name == "tiny":
         if not (tiny / "config.json").exists():
             raise BadInput(f"there is no model in {tiny}: run snakemake {tiny}/manifest.json")
-        return Workload(
-            name, tiny, f"{tiny.name}, embedded", prompts, problems, benchmark=benchmark
+        folder, title = tiny, f"{tiny.name}, embedded"
+    else:
+        folder = get_cache_folder() / "smollm2-135m-instruct"
+        if not (folder / "manifest.json").exists():
+            fetch(FetchSpec(model="smollm2", params=SMOLLM2), folder)
+        title = "SmolLM2-135M-Instruct, de-quantised from Q4_1"
+        prompts = transformers.AutoTokenizer.from_pretrained(folder).apply_chat_template(
+            [[{"role": "user", "content": prompt}] for prompt in prompts],
+            tokenize=False,
+            add_generation_prompt=True,
         )
-    folder = get_cache_folder() / "smollm2-135m-instruct"
-    if not (folder / "manifest.json").exists():
-        fetch(FetchSpec(model="smollm2", params=SMOLLM2), folder)
-    title = "SmolLM2-135M-Instruct, de-quantised from Q4_1"
-    chats = _apply_chat_template(folder, prompts)
-    return Workload(name, folder, title, chats, problems, benchmark=benchmark)
+    return Workload(name, folder, title, prompts, problems, benchmark=benchmark)
 
 
 def build_untrained_workload(
@@ -173,16 +173,13 @@ def build_untrained_workload(
         vocabulary_size: of the tokenizer; by default the model's.
         prompt_lengths: smallest and largest number of tokens of a prompt.
     """
-    from tokenizers import Tokenizer, models, pre_tokenizers
-    from transformers import PreTrainedTokenizerFast
-
     size = vocabulary_size or shape.vocabulary
     vocabulary = ["<pad>", "<eos>", *(f"w{number}" for number in range(2, size))]
     word_tokenizer = Tokenizer(
         models.WordLevel({word: i for i, word in enumerate(vocabulary)}, "<pad>")
     )
     word_tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    tokenizer = PreTrainedTokenizerFast(
+    tokenizer = transformers.PreTrainedTokenizerFast(
         tokenizer_object=word_tokenizer, pad_token="<pad>", eos_token="<eos>"
     )
     folder = get_cache_folder() / f"words-{size}"
@@ -193,12 +190,3 @@ def build_untrained_workload(
         for _ in range(PROMPT_COUNT)
     ]
     return Workload(name, folder, title, prompts, shape=shape)
-
-
-def _apply_chat_template(model: Path, prompts: list[str]) -> list[str]:
-    from transformers import AutoTokenizer
-
-    chats = [[{"role": "user", "content": prompt}] for prompt in prompts]
-    return AutoTokenizer.from_pretrained(model).apply_chat_template(
-        chats, tokenize=False, add_generation_prompt=True
-    )

@@ -8,6 +8,10 @@ import os
 from collections.abc import Callable
 from statistics import median
 
+import torch
+from torch.nn.utils.rnn import pad_sequence
+from transformers import AutoTokenizer
+
 from performance.models import Workload
 from performance.parts import Setting
 from performance.trainers import LEARNING_RATE, VLLM_SETTINGS, make_completion
@@ -33,8 +37,6 @@ def measure_reference_times(workload: Workload, setting: Setting) -> dict[str, f
 
 def _time_training(workload: Workload, setting: Setting, prompts: list[list[int]]) -> float:
     """Return the seconds of an optimizer step of plain transformers."""
-    import torch
-
     device = "cuda" if torch.cuda.is_available() else "cpu"
     model = workload.load_from_folder().to(device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE)
@@ -44,15 +46,12 @@ def _time_training(workload: Workload, setting: Setting, prompts: list[list[int]
     def take_step() -> None:
         for start in range(0, len(rows), setting.micro_batch):
             micro_batch = rows[start : start + setting.micro_batch]
-            width = max(len(prompt) + len(completion) for prompt, completion in micro_batch)
-            tensors = torch.zeros(3, len(micro_batch), width, dtype=torch.long)
-            ids, mask, labels = tensors
-            labels -= 100
-            for row, (prompt, completion) in enumerate(micro_batch):
-                tokens = torch.tensor([*prompt, *completion])
-                ids[row, -len(tokens) :], mask[row, -len(tokens) :] = tokens, 1
-                labels[row, -len(completion) :] = tokens[-len(completion) :]
-            ids, mask, labels = tensors.to(device)
+            tokens = [torch.tensor([*prompt, *completion]) for prompt, completion in micro_batch]
+            ids = pad_sequence(tokens, batch_first=True, padding_side="left").to(device)
+            lengths = torch.tensor([[len(sequence)] for sequence in tokens], device=device)
+            positions = torch.arange(ids.shape[1], 0, -1, device=device)  # counted from the end
+            mask = (positions <= lengths).long()
+            labels = ids.where(positions <= setting.length, -100)
             with torch.autocast(device, dtype=torch.bfloat16, enabled=setting.bf16):
                 loss = model(input_ids=ids, attention_mask=mask, labels=labels).loss
             loss.backward()
@@ -94,9 +93,6 @@ def _prepare_transformers(
     workload: Workload, setting: Setting, prompts: list[list[int]]
 ) -> Callable[[], object]:
     """Return a function that samples a completion of each prompt with transformers."""
-    import torch
-    from transformers import AutoTokenizer
-
     device = "cuda" if torch.cuda.is_available() else "cpu"
     model = workload.load_from_folder().to(device).eval()
     tokenizer = AutoTokenizer.from_pretrained(workload.model, padding_side="left")
@@ -115,8 +111,6 @@ def _prepare_transformers(
 
 def _tokenize_prompts(workload: Workload, setting: Setting) -> list[list[int]]:
     """Return the prompts of an inference batch as token ids, repeated for each completion."""
-    from transformers import AutoTokenizer
-
     tokenizer = AutoTokenizer.from_pretrained(workload.model)
     rows = workload.build_rows(setting.inference_batch // setting.group)
     prompts = tokenizer([row["prompt"] for row in rows for _ in range(setting.group)])["input_ids"]

@@ -18,6 +18,8 @@ from operator import truediv
 from pathlib import Path
 from statistics import median
 
+import torch
+
 from performance import results
 from performance.memory import call_in_fresh_process, measure_training_memory
 from performance.models import build_untrained_workload
@@ -183,8 +185,6 @@ def main(arguments: list[str] | None = None) -> None:
     path = options.out or default
     tables = read_tables(path) if path.exists() else {table: []}
     results.describe_hardware_in_child()  # forks before CUDA is initialised; the result is cached
-    import torch
-
     for labels in list_labels(table, torch.cuda.is_available()):
         rows = tables[table]
         earlier = [row for row in rows if labels.items() <= row.items()]

@@ -79,15 +79,12 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         prog="python -m performance.verdicts", description=__doc__.splitlines()[0]
     )
-    parser.add_argument(
-        "--problems", type=int, help="per reward function (default: 500; 100 for Lean)"
-    )
     parser.add_argument("--write", action="store_true", help=f"write results/{PAGE.name} too")
     options = parser.parse_args(arguments)
     rows, load_average = [], os.getloadavg()[0]
     for reward_class, count in PROBLEM_COUNTS.items():
         benchmark = BENCHMARKS[reward_class.benchmark]
-        exercises = draw_exercises(benchmark, 0, {"test": options.problems or count})["test"]
+        exercises = draw_exercises(benchmark, 0, {"test": count})["test"]
         for workers in sorted({1, min(count_cores(), reward_class.max_workers)}):
             rows.append(measure_reward(reward_class(workers=workers), exercises))
             print(" | ".join(rows[-1]), flush=True)

@@ -26,7 +26,7 @@ def arena(text: str, root: Path, part: str, overlay: str) -> str:
         part: summary, or the label of a table without "tab:".
         overlay: the file of the arena's parameters, beside which its archives are.
     """
-    params, name = load_arena(overlay), str(ROOT / overlay.removesuffix(".yaml"))
+    params, name = load_params(overlay), str(ROOT / overlay.removesuffix(".yaml"))
     if missing := record.list_missing_seeds(params, name):
         seeds = join_words([*map(str, missing)])
         return f"\n{MISSING} (these runs have not been made: seeds {seeds})\n"
@@ -34,13 +34,17 @@ def arena(text: str, root: Path, part: str, overlay: str) -> str:
     if part == "summary":
         return "\n" + textwrap.fill(" ".join(content.lead), 100) + "\n"
     (table,) = (table for table in content.results if table.label == f"tab:{part}")
-    lines = as_text.render([table]).splitlines()
-    return "\n" + "".join(f"    {line}".rstrip() + "\n" for line in lines)
+    return "\n" + indent_lines(as_text.render([table]).splitlines())
 
 
-def load_arena(overlay: str) -> Params:
-    """Return the default's parameters with an overlay on them."""
-    return load_files(ROOT / "params.yaml", ROOT / overlay)
+def load_params(*overlays: str) -> Params:
+    """Return the default's parameters with overlays on them."""
+    return load_files(ROOT / "params.yaml", *(ROOT / path for path in overlays))
+
+
+def indent_lines(lines: list[str]) -> str:
+    """Return lines as a block of code."""
+    return "".join(f"    {line}".rstrip() + "\n" for line in lines)
 
 
 @cache
@@ -50,7 +54,7 @@ def read_arena(name: str, overlay: str) -> Content:
     Args:
         name: the beginning of the paths of the arena's archives.
     """
-    params = load_arena(overlay)
+    params = load_params(overlay)
     with TemporaryDirectory() as folder:
         record.unpack_archives(name, Path(folder))
         return build_arena(ReportData.read(params, folder, list_arena_runs(params)))

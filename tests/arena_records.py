@@ -13,6 +13,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
+from rapid.algorithms.variant_names import parse_variant_name
 from rapid.benchmarks import BENCHMARKS
 from rapid.benchmarks.made import draw_exercises
 
@@ -39,6 +40,13 @@ def read_runs(*archives: Path) -> dict[tuple[str, str], dict[int, SimpleNamespac
                 )
                 setattr(runs[benchmark, algorithm][int(seed.removeprefix("seed"))], kind, content)
     return runs
+
+
+def read_blocks(fields: dict, folder: Path, arena: str) -> dict:
+    """Return the end points of an arena that is recorded seed by seed."""
+    runs = read_runs(*sorted(folder.glob(f"{arena}-seed*.tar.xz")))
+    start = "sft" if any(name == "sft" for _, name in runs) else "base"
+    return {b: compute_end_points(runs, b, f, f.get("reach"), start) for b, f in fields.items()}
 
 
 def compute_end_points(
@@ -153,6 +161,14 @@ def draw_skeletons(benchmark: str, count: int) -> dict[str, str]:
     """Return the skeleton of each test problem by id: its text with 0 in place of numbers."""
     exercises = draw_exercises(BENCHMARKS[benchmark], 0, {"test": count})["test"]
     return {e.problem.id: re.sub("[0-9]+", "0", e.problem.content) for e in exercises}
+
+
+def label(name: str) -> str:
+    """Return the label of an algorithm."""
+    base_name, *changes = name.split(",")
+    return ", ".join(
+        [parse_variant_name(base_name).label, *(change.replace("=", " = ") for change in changes)]
+    )
 
 
 def read_tables(file: Path) -> list[Cells]:

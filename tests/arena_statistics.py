@@ -4,7 +4,6 @@ import math
 import statistics
 from collections.abc import Callable
 from dataclasses import dataclass
-from decimal import ROUND_HALF_UP, Decimal
 from fractions import Fraction
 
 import numpy as np
@@ -55,11 +54,6 @@ def _power(margin: float, df: float, alpha: float) -> float:
         return power * errors.pdf(error)
 
     return integrate.quad(power_density, errors.ppf(1e-9), errors.isf(1e-9), limit=200)[0]
-
-
-def round_half_up(value: float) -> Decimal:
-    """Return a number rounded to one decimal, halves away from zero."""
-    return Decimal(f"{value:.9f}").quantize(Decimal("0.1"), ROUND_HALF_UP)
 
 
 def adjust_by_holm(ps: list[float]) -> list[float]:

@@ -8,6 +8,7 @@ import copy
 import functools
 import gc
 import os
+import shutil
 import signal
 import tempfile
 
@@ -122,3 +123,12 @@ def toy_model(tmp_path_factory) -> Path:
         num_key_value_heads=1,
         intermediate_size=64,
     )
+
+
+@pytest.fixture(scope="session")
+def chat_model(toy_model, tmp_path_factory) -> Path:
+    """A copy of the toy model with a chat template."""
+    folder = shutil.copytree(toy_model, tmp_path_factory.mktemp("chat") / "model")
+    template = "{% for message in messages %}{{ message.content }}\n{% endfor %}"
+    (folder / "chat_template.jinja").write_text(template)
+    return folder

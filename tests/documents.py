@@ -39,7 +39,7 @@ from rapid.artifacts.manifests import describe_hardware, get_commit
 from rapid.benchmarks.minif2f.flaws import load_flaws
 from rapid.benchmarks.problem_source import describe_sources
 from rapid.config.jobs import build_plan, list_jobs
-from rapid.config.params import Params, load, read
+from rapid.config.params import load, read
 from rapid.config.specs import BASE, list_dvc_runs
 from rapid.cost.roofline import get_gpu_rates
 from rapid.text import align_columns, render_markdown_table, shorten_commit
@@ -50,7 +50,7 @@ from reports.report_data import ReportData
 from reports.tables import results as tables
 from reports.tables.notes import collect_origin_facts, render_notes
 from reports.tables.table import MISSING
-from tests.arena_pages import arena
+from tests.arena_pages import arena, indent_lines, load_params
 from tests.conftest import ROOT
 from tests.faults.conftest import COLUMNS, FAULTS
 from tests.field_tables import config_fields, fields, logged_metrics, steps_fields
@@ -161,9 +161,7 @@ def times(text: str, root: Path) -> str:
 
 def faults(text: str, root: Path) -> str:
     """Return a table of the faults that the suite injected last, by area, and the machine."""
-    if not (root / FAULTS).exists():
-        return MISSING
-    lines = (root / FAULTS).read_text(encoding="utf-8").splitlines()
+    lines = (ROOT / FAULTS).read_text(encoding="utf-8").splitlines()
     record, *rows = map(json.loads, lines)
     names: dict[str, list[str]] = {}
     counts: dict[str, Counter[str]] = defaultdict(Counter)
@@ -182,9 +180,7 @@ def faults(text: str, root: Path) -> str:
 
 def math_graders(text: str, root: Path) -> str:
     """Return a table of how often graders of mathematics are wrong, and how long they take."""
-    if not (root / GRADERS).exists():
-        return MISSING
-    record = json.loads((root / GRADERS).read_text(encoding="utf-8"))
+    record = json.loads((ROOT / GRADERS).read_text(encoding="utf-8"))
     keys_by_head = {
         "answers": "answers", "correct": "right", "incorrect": "wrong", "grader": "grader",
         "false positives": "false rewards", "false negatives": "lost", "ms per answer": "ms",
@@ -291,16 +287,6 @@ def run_and_capture_lines(command: Callable, arguments: list[str]) -> list[str]:
 def date_and_commit(measured: dict) -> str:
     """Return the day, and the code that was measured: 2026-01-02, 0123456+dirty."""
     return f"{measured['date'][:10]}, {shorten_commit(measured['commit'], 7)}"
-
-
-def load_params(*overlays: str) -> Params:
-    """Return the default's parameters, with overlays on them."""
-    return load(read(ROOT / "params.yaml", *(ROOT / path for path in overlays)))
-
-
-def indent_lines(lines: list[str]) -> str:
-    """Return lines as a block of code."""
-    return "".join(f"    {line}".rstrip() + "\n" for line in lines)
 
 
 class Mark(NamedTuple):

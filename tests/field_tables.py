@@ -21,8 +21,7 @@ RECORDS = {record.__name__: record for record in (RunSummary, Evaluation)}
 
 def steps_fields(text: str, root: Path) -> str:
     """Return a table of the fields of steps.jsonl, with the declarations of metrics."""
-    heads = ["Field", "Name in logs", "Meaning", "Unit", "Averaged over", "Better"]
-    rows = [heads, ["---"] * len(heads)]
+    rows = [["Field", "Name in logs", "Meaning", "Unit", "Averaged over", "Better"]]
     for name, description in describe_fields(StepRecord):
         if metric := METRICS.get(name):
             log = f"`{metric.log or f'rapid/{name}'}`"
@@ -35,7 +34,7 @@ def steps_fields(text: str, root: Path) -> str:
 
 def logged_metrics(text: str, root: Path) -> str:
     """Return a table of the metrics that RapidTrainer logs, by their names in its logs."""
-    rows = [["Metric", "Meaning", "Unit", "Averaged over", "Better"], ["---"] * 5]
+    rows = [["Metric", "Meaning", "Unit", "Averaged over", "Better"]]
     descriptions = dict(describe_fields(StepRecord))
     for name, metric in METRICS.items():
         cells = [metric.unit, metric.over, metric.better]
@@ -50,7 +49,7 @@ def fields(text: str, root: Path, record: str) -> str:
         record: a key of RECORDS.
     """
     rows = [[f"`{name}`", description] for name, description in describe_fields(RECORDS[record])]
-    return render_rows([["Field", "Meaning"], ["---"] * 2, *rows])
+    return render_rows([["Field", "Meaning"], *rows])
 
 
 def config_fields(text: str, root: Path) -> str:
@@ -83,5 +82,8 @@ def describe_fields(record: type[BaseModel], prefix: str = "") -> Iterator[tuple
 
 
 def render_rows(rows: list[list[str]]) -> str:
+    """Return a table in Markdown; the first row is its head."""
+    head, *others = rows
+    rows = [head, ["---"] * len(head), *others]
     escaped = (" | ".join(cell.replace("|", r"\|") for cell in row) for row in rows)
     return "\n" + "".join(f"| {row} |\n" for row in escaped)

@@ -29,14 +29,21 @@ from tests.arena_records import (
     Cells,
     compute_end_points,
     draw_skeletons,
+    label,
+    read_blocks,
     read_end_points,
     read_runs,
     read_tables,
 )
-from tests.arena_statistics import Result
-from tests.arena_text import format_percent, format_points, label
 from tests.conftest import ROOT
-from tests.recompute_statistics import format_p, format_ratio, format_result
+from tests.recompute_statistics import (
+    Result,
+    format_p,
+    format_percent,
+    format_points,
+    format_ratio,
+    format_result,
+)
 
 FOLDER = ROOT / "experiments"
 # Largest difference of an end of a bootstrap interval, in percentage points.
@@ -358,23 +365,6 @@ def compare_all(folder: Path = FOLDER) -> tuple[list[str], int]:
     return list_differing(comparisons), len(comparisons)
 
 
-def compare_blocks_of_seeds(
-    fields: dict, folder: Path = FOLDER, arena: str = "arena-real"
-) -> tuple[list[str], int]:
-    """Return what `compare_all` does, for an arena that is recorded seed by seed."""
-    points = read_blocks(fields, folder, arena)
-    comparisons = [*compare_record(folder, points, arena)]
-    comparisons += compare_tables(folder, points, fields, arena)
-    return list_differing(comparisons), len(comparisons)
-
-
-def read_blocks(fields: dict, folder: Path, arena: str) -> dict:
-    """Return the end points of an arena that is recorded seed by seed."""
-    runs = read_runs(*sorted(folder.glob(f"{arena}-seed*.tar.xz")))
-    start = "sft" if any(name == "sft" for _, name in runs) else "base"
-    return {b: compute_end_points(runs, b, f, f.get("reach"), start) for b, f in fields.items()}
-
-
 def list_differing(comparisons: list[Comparison]) -> list[str]:
     """Return a line for each number that differs."""
     return [
@@ -386,11 +376,14 @@ def list_differing(comparisons: list[Comparison]) -> list[str]:
 
 def main() -> int:
     differing, count = compare_all()
-    for arena in ("arena-real", "arena-minif2f"):
+    for arena in ("arena-real", "arena-minif2f"):  # recorded seed by seed
         if (FOLDER / f"{arena}-tables.txt").exists():
             fields = yaml.safe_load((FOLDER / f"{arena}.yaml").read_text())["arena"]["fields"]
-            more_differing, more = compare_blocks_of_seeds(fields, arena=arena)
-            differing, count = [*differing, *more_differing], count + more
+            points = read_blocks(fields, FOLDER, arena)
+            comparisons = [*compare_record(FOLDER, points, arena)]
+            comparisons += compare_tables(FOLDER, points, fields, arena)
+            differing += list_differing(comparisons)
+            count += len(comparisons)
     print(*differing, f"{count} numbers recomputed, {len(differing)} differ", sep="\n")
     return 1 if differing else 0
 

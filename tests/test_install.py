@@ -238,19 +238,23 @@ INSTALL_CPU_LOCK, INSTALL_GPU_LOCK = (
 )
 
 
+def make_newer(folder: Path, kind: str) -> None:
+    """Make a lock newer than its last installation, and pyproject.toml older."""
+    stamp = (folder / f".venv/installed-{kind}").stat().st_mtime
+    os.utime(folder / f"requirements/{kind}.txt", (stamp + 1, stamp + 1))
+    os.utime(folder / "pyproject.toml", (stamp - 1, stamp - 1))
+
+
 def test_only_a_changed_lock_is_installed(make_setup, tmp_path):
     assert make_setup() == (True, [MAKE_ENVIRONMENT, INSTALL_CPU_LOCK])
     assert make_setup() == (True, [])
-    stamp = (tmp_path / ".venv/installed-cpu").stat().st_mtime
-    os.utime(tmp_path / "requirements/cpu.txt", (stamp + 1, stamp + 1))
-    os.utime(tmp_path / "pyproject.toml", (stamp - 1, stamp - 1))
+    make_newer(tmp_path, "cpu")
     assert make_setup() == (True, [INSTALL_CPU_LOCK])
 
 
 def test_an_incomplete_environment_is_made_again(make_setup, tmp_path):
     assert make_setup() == (True, [MAKE_ENVIRONMENT, INSTALL_CPU_LOCK])
-    stamp = (tmp_path / ".venv/installed-cpu").stat().st_mtime
-    os.utime(tmp_path / "requirements/cpu.txt", (stamp + 1, stamp + 1))
+    make_newer(tmp_path, "cpu")
     (tmp_path / "fails").touch()
     assert make_setup() == (False, [INSTALL_CPU_LOCK])
     assert make_setup() == (False, [MAKE_ENVIRONMENT, INSTALL_CPU_LOCK])
@@ -262,8 +266,7 @@ def test_each_lock_has_its_own_environment_which_is_kept(make_setup, tmp_path):
     assert make_setup() == (True, [MAKE_ENVIRONMENT, INSTALL_CPU_LOCK])
     assert make_setup("GPU=1") == (True, [MAKE_ENVIRONMENT, INSTALL_GPU_LOCK])
     assert make_setup() == (True, [])
-    stamp = (tmp_path / ".venv/installed-gpu").stat().st_mtime
-    os.utime(tmp_path / "requirements/gpu.txt", (stamp + 1, stamp + 1))
+    make_newer(tmp_path, "gpu")
     (tmp_path / "fails").touch()
     assert make_setup() == (False, [INSTALL_GPU_LOCK])
     (tmp_path / "fails").unlink()

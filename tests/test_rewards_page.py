@@ -3,7 +3,6 @@
 import asyncio
 import json
 import re
-import shutil
 
 import pytest
 
@@ -76,16 +75,6 @@ def test_trainers_of_the_page_train(name, changes, steps, chat_model, tmp_path, 
         means = [logs[f"rewards/{name}/mean"] for name in names]
         assert logs["reward"] == pytest.approx(means[0] + 0.2 * means[1] + 0.5 * means[2])
         assert means[2] < 0  # all completions are too long
-
-
-@pytest.fixture(scope="module")
-def chat_model(toy_model, tmp_path_factory):
-    """A copy of the toy model with a chat template."""
-    folder = tmp_path_factory.mktemp("chat") / "model"
-    shutil.copytree(toy_model, folder)
-    template = "{% for message in messages %}{{ message.content }}{% endfor %}"
-    (folder / "chat_template.jinja").write_text(template)
-    return folder
 
 
 def test_every_block_of_the_page_is_run_here():

@@ -102,10 +102,15 @@ def _start_daemon(command: list[str], folder: Path) -> subprocess.Popen:
         return subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
 
 
+def run_slurm_command(environment: dict[str, str], *command: str, check: bool = True) -> str:
+    """Run one of `COMMANDS`, and return its output."""
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=check)
+    return ended.stdout
+
+
 def _count_idle_nodes(environment: dict[str, str]) -> int:
-    command = ["sinfo", "--noheader", "--Node", "--states=idle", "--format=%N"]
-    ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    return len(ended.stdout.split())
+    command = ("sinfo", "--noheader", "--Node", "--states=idle", "--format=%N")
+    return len(run_slurm_command(environment, *command, check=False).split())
 
 
 def _find_free_ports(count: int) -> int:

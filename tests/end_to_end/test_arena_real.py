@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from rapid.config.params import read
+from tests.arena_records import read_blocks
 from tests.checkout import ROOT, copy_checkout
-from tests.recompute_arena import compare_record, list_differing, read_blocks
+from tests.recompute_arena import compare_record, list_differing
 from tests.subprocesses import ACTIVATED
 
 NAME = "arena-real-quick"

@@ -9,7 +9,6 @@ import io
 import os
 import re
 import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
@@ -21,25 +20,21 @@ from rapid.config.params import load, read
 from tests import recompute
 from tests.checkout import ROOT, copy_checkout
 from tests.end_to_end.test_dag import list_rules
-from tests.subprocesses import wait_for
+from tests.subprocesses import ACTIVATED, wait_for
 
 pytestmark = pytest.mark.slow
 
 TABLES = ("reports/tables.tex", "reports/tables.txt", "reports/experiment/metrics.json")
 SWEEP = (2, 8)
-
-
-def make_environment() -> dict:
-    identity = {"GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EMAIL": "a@b"}
-    identity |= {name.replace("AUTHOR", "COMMITTER"): value for name, value in identity.items()}
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    return {**os.environ, **identity, "PATH": path}
+IDENTITY = {f"GIT_{role}_NAME": "a" for role in ("AUTHOR", "COMMITTER")}
+IDENTITY |= {f"GIT_{role}_EMAIL": "a@b" for role in ("AUTHOR", "COMMITTER")}
+ENVIRONMENT = os.environ | ACTIVATED | IDENTITY
 
 
 def run_command(folder: Path, *command: str, check: bool = True) -> str:
     """Run a command, and return its output."""
     ended = subprocess.run(
-        command, cwd=folder, capture_output=True, text=True, env=make_environment(), check=False
+        command, cwd=folder, capture_output=True, text=True, env=ENVIRONMENT, check=False
     )
     output = ended.stdout + ended.stderr
     assert not check or ended.returncode == 0, f"{' '.join(command)}:\n{output[-6000:]}"
@@ -154,7 +149,7 @@ def test_a_sweep_over_h_is_queued_and_shown(checkout):
         worker = subprocess.Popen(
             ["sh", "-c", work_command],
             cwd=checkout,
-            env=make_environment(),
+            env=ENVIRONMENT,
             stdout=output,
             stderr=output,
         )

@@ -70,18 +70,11 @@ def start_workflow(folder: Path, environment: dict, log: Path, *arguments: str) 
         )  # fmt: skip
 
 
-def show_job(job: str, environment: dict) -> str:
-    """Return SLURM's description of a job."""
-    command = ["scontrol", "show", "job", job]
-    ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    return ended.stdout
-
-
 def list_jobs(environment: dict) -> list[tuple[str, str, str]]:
     """Return number, state and comment (rule and wildcards) of all jobs, with finished ones."""
-    command = ["squeue", "--states=all", "--noheader", "--format=%i|%T|%k"]
-    ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    return [tuple(line.split("|")) for line in ended.stdout.splitlines()]
+    command = ("squeue", "--states=all", "--noheader", "--format=%i|%T|%k")
+    lines = slurm.run_slurm_command(environment, *command).splitlines()
+    return [tuple(line.split("|")) for line in lines]
 
 
 def find_processes(job: str, folder: Path) -> list[psutil.Process]:
@@ -95,11 +88,11 @@ def find_processes(job: str, folder: Path) -> list[psutil.Process]:
 
 
 def requeue_job(job: str, folder: Path, environment: dict) -> None:
-    subprocess.run(["scontrol", "requeue", job], env=environment, check=True)
+    slurm.run_slurm_command(environment, "scontrol", "requeue", job)
 
 
 def cancel_job(job: str, folder: Path, environment: dict) -> None:
-    subprocess.run(["scancel", job], env=environment, check=True)
+    slurm.run_slurm_command(environment, "scancel", job)
 
 
 def kill_processes(job: str, folder: Path, environment: dict) -> None:
@@ -158,7 +151,8 @@ def test_killed_jobs_are_restarted_and_the_tables_are_made(killed_jobs, checkout
 
 
 def test_jobs_request_their_memory_and_time(killed_jobs, cluster):
-    description = show_job(killed_jobs[0][cancel_job], cluster)
+    cancelled_job = killed_jobs[0][cancel_job]
+    description = slurm.run_slurm_command(cluster, "scontrol", "show", "job", cancelled_job)
     assert "TimeLimit=02:00:00" in description
     assert re.search(r"TRES=cpu=1,mem=6000M,node=1\b", description)
     assert "Requeue=1" in description
@@ -190,7 +184,7 @@ def test_a_training_job_runs_processes_on_two_nodes(killed_jobs, checkout, clust
     job = max(
         (number for number, _, comment in list_jobs(cluster) if "rapid-H4" in comment), key=int
     )
-    assert "NumNodes=2" in show_job(job, cluster)
+    assert "NumNodes=2" in slurm.run_slurm_command(cluster, "scontrol", "show", "job", job)
     assert output.count("on core(s)") == 2  # a launcher on each node
     manifest = json.loads((checkout / run / "manifest.json").read_text())
     assert manifest["spec"]["compute"]["nodes"] == 2

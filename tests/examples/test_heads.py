@@ -1,6 +1,5 @@
 """Examples are short, stand alone, and say in their heads how to run them; README.md lists them."""
 
-import ast
 import re
 import sys
 from importlib.metadata import packages_distributions
@@ -10,21 +9,10 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from tests.examples.heads import EXAMPLES, FIELDS, FOLDER
-from tests.test_library import BASE, EXTRAS, find_required_distributions
+from tests.test_library import BASE, EXTRAS, find_required_distributions, parse_imports
 
 README = (FOLDER / "README.md").read_text(encoding="utf-8")
 pytestmark = pytest.mark.parametrize("name", EXAMPLES)
-
-
-def find_imports(source: str) -> set[str]:
-    """Return the modules that a script imports."""
-    modules = set()
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Import):
-            modules |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            modules.add(node.module)
-    return modules
 
 
 def test_length_is_40_to_80_lines(name):
@@ -54,7 +42,7 @@ def test_install_command_brings_every_import(name):
     lines = [*BASE, *(line for extra in own.extras for line in EXTRAS[extra])]
     installed = find_required_distributions([*lines, *map(str, set(requirements) - {own})])
     by_package = packages_distributions()
-    for module in find_imports(example.source) - {"smoke"}:
+    for module in parse_imports(example.source) - {"smoke"}:
         package = module.split(".")[0]
         if package not in {"rapid", *sys.stdlib_module_names}:
             assert {canonicalize_name(each) for each in by_package[package]} & installed, module
@@ -62,7 +50,7 @@ def test_install_command_brings_every_import(name):
 
 
 def test_only_the_public_interface_is_imported(name):
-    modules = find_imports(EXAMPLES[name].source)
+    modules = parse_imports(EXAMPLES[name].source)
     assert {module for module in modules if module.startswith("rapid")} <= {
         "rapid",
         "rapid.rewards",

@@ -213,20 +213,21 @@ def edit_fields(document_name: str, **values) -> tuple:
     )
 
 
+def make_consistent(document: dict) -> None:
+    """Make the sums of an evaluation fit its scores, as if each problem had 8 completions."""
+    count, correct = len(document["scores"]), sum(s["correct"] for s in document["scores"])
+    document["reasons"] = {"passed": correct, "wrong_answer": 8 * count - correct}
+    document |= {"problems": count, "pass_at": {"1": correct / (8 * count)}}
+
+
 def leave_out_a_problem(document: dict) -> None:
-    """Make a consistent evaluation of three of the four problems."""
     document["scores"].pop()
-    correct = sum(score["correct"] for score in document["scores"])
-    document["reasons"] = {"passed": correct, "wrong_answer": 24 - correct}
-    document |= {"problems": 3, "pass_at": {"1": correct / 24}}
+    make_consistent(document)
 
 
 def grade_more_than_sampled(document: dict) -> None:
-    """Make a consistent evaluation with ten times as many graded completions of a problem."""
     document["scores"][0] |= {"samples": 80, "correct": 0}
-    correct = sum(score["correct"] for score in document["scores"])
-    document["reasons"] = {"passed": correct, "wrong_answer": 32 - correct}
-    document["pass_at"] = {"1": correct / 32}
+    make_consistent(document)
 
 
 FORGERIES = [

@@ -324,12 +324,12 @@ def test_failed_experiment_stops_no_other_and_is_resumed(
     assert results.read_parts(tmp_path)["a"] == earlier
 
 
-@pytest.mark.parametrize("arguments", [["--part", "z"], ["--models", "z"]])
-def test_error_of_an_unknown_name_lists_the_known_names(unprepared, arguments):
-    with pytest.raises(
-        SystemExit, match=r"bench: --\w+ z: no such (part; known: a, b|model; known: t)"
-    ):
-        bench.main(arguments)
+def test_error_of_an_unknown_name_lists_the_known_names(capsys):
+    with pytest.raises(SystemExit, match="bench: --part z: no such part; known: a, b"):
+        bench.main(["--part", "z"])
+    with pytest.raises(SystemExit):
+        bench.main(["--models", "tini"])
+    assert capsys.readouterr().err.endswith("; did you mean tiny?\n")
 
 
 @pytest.mark.parametrize("benchmark", ["math", pytest.param("minif2f", marks=pytest.mark.slow)])

@@ -1,7 +1,6 @@
 """`make gpu` without a GPU: its parts at small sizes, and errors if something is missing."""
 
 import os
-import zipfile
 
 import pytest
 from packaging.utils import canonicalize_name
@@ -9,6 +8,7 @@ from packaging.utils import canonicalize_name
 from performance import gpu, measures, models, report, results
 from performance.parts import list_experiments
 from tests.gpu import test_gpu as suite
+from tests.test_install import make_wheel
 
 TEST_FILE = """
 import pytest
@@ -66,25 +66,13 @@ def test_wheels_are_unpacked_where_a_package_is_missing_or_older(tmp_path, monke
     monkeypatch.setattr(gpu, "SITE", tmp_path / "site")
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
     for name, version in (("made_up", "1.0"), ("trl", "0.1"), ("pytest", "999.0")):
-        save_wheel(tmp_path, name, version)
+        make_wheel(tmp_path, name, version)
     monkeypatch.setattr(gpu, "WHEEL_PACKAGES", ("made_up", "trl", "pytest"))
     assert gpu.find_missing_requirements() == ["made_up"]
     gpu.install_wheels()
     assert gpu.find_missing_requirements() == []
     unpacked = {path.name for path in (tmp_path / "site").glob("*.dist-info")}
     assert unpacked == {"made_up-1.0.dist-info", "pytest-999.0.dist-info"}
-
-
-def save_wheel(folder, name: str, version: str) -> None:
-    """Write a wheel without modules."""
-    files = {
-        "METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
-        "WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
-        "RECORD": "",
-    }
-    with zipfile.ZipFile(folder / f"{name}-{version}-py3-none-any.whl", "w") as wheel:
-        for file, text in files.items():
-            wheel.writestr(f"{name}-{version}.dist-info/{file}", text)
 
 
 def test_error_of_a_missing_gpu_or_package_says_what_to_do(monkeypatch, capsys):
