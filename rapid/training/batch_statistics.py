@@ -1,8 +1,7 @@
 """Metrics of an optimizer step: means over its micro-batches, and statistics of its mini-batch.
 
-A mini-batch is the data of one optimizer step, and a micro-batch one forward and backward pass over
-a part of it. To add a metric, declare it in `rapid/artifacts/metrics.py`, and compute it here or in
-the loss of an algorithm.
+To add a metric, declare it in `rapid/artifacts/metrics.py`, and compute it here or in the loss of
+an algorithm.
 """
 
 from collections.abc import Callable

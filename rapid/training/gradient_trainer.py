@@ -1,8 +1,6 @@
 """Computes the gradient of a mini-batch in micro-batches that fit in memory.
 
-A mini-batch is the data of one optimizer step. A chunk is some of its groups, whose loss is
-computed together. A micro-batch is one forward and backward pass. pi is the policy, and mu the
-behaviour policy, which sampled the completions. See `rapid.training` for more terms.
+See `rapid.training` for terms.
 """
 
 import logging

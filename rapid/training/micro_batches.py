@@ -1,10 +1,7 @@
 """Splits a mini-batch into the micro-batches of each process.
 
-mini-batch     the completions of one optimizer step; the completions of a prompt are a group
-chunk          some groups of a mini-batch, whose loss is computed together
-micro-batch    one forward and backward pass: a chunk, or some rows of a chunk that is too large
-sharded chunk  a chunk whose rows are divided among the processes; a single
-               process runs every other chunk
+The rows of a sharded chunk are divided among the processes; a single process runs every other
+chunk. See `rapid.training` for other terms.
 
 A micro-batch is a dict of tensors with all rows of its chunk, since the loss needs them all. The
 column `rows_per_prompt`, 0-d, is the number of consecutive rows that have the same prompt. If a
