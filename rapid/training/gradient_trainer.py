@@ -234,7 +234,6 @@ class GradientTrainer(SamplingTrainer):
         longest_row = int(batch["prompt_mask"].sum(1).argmax())
         prompt = batch["prompt_ids"][longest_row][batch["prompt_mask"][longest_row].bool()]
         length = self.args.max_completion_length or batch["completion_ids"].size(1)
-        parameters = [p for p in self.model.parameters() if p.requires_grad]
 
         def attempt(count: int, share: float = 1.0) -> None:
             """Run `count` completions of a share of the full length forward and backward."""
@@ -249,13 +248,13 @@ class GradientTrainer(SamplingTrainer):
                 logp, _ = self._compute_completion_logps(
                     self.model, trial, per_prompt, self._shares_prompts
                 )
-            self._try_backward(logp.sum(), parameters)
+            self._try_backward(logp.sum())
 
         at_most = math.ceil(self.args.n_step / self.accelerator.num_processes)
         advice = f"lower max_completion_length ({length}), or use a device with more memory"
         if not self.args.gradient_checkpointing:
             advice = f"set gradient_checkpointing=True, {advice}"
-        count = self._find_largest_micro_batch(attempt, at_most, parameters, advice)
+        count = self._find_largest_micro_batch(attempt, at_most, advice)
         width = len(prompt) + length
         self.micro_batch_limit = MicroBatchLimit(count, count * width if self.args.pack else None)
         logger.info("micro-batches of at most %d completions of %d tokens fit", count, width)

@@ -5,7 +5,7 @@ and accumulates gradients over several calls. Here one call runs all micro-batch
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import nullcontext
 from copy import copy
 from typing import Any, TypeVar
@@ -112,14 +112,12 @@ class MicroBatchTrainer(Trainer):
         self,
         attempt: Callable[[int, float], None],
         at_most: int,
-        parameters: Sequence[Tensor],
         advice: str,
     ) -> int:
         """Return how many rows of full length fit in a micro-batch of every process.
 
         Args:
             attempt, at_most: see `rapid.training.memory.find_largest_batch`.
-            parameters: the parameters that are trained.
             advice: end of the error message.
 
         Raises:
@@ -127,11 +125,12 @@ class MicroBatchTrainer(Trainer):
         """
         # Allocate gradients: they take memory from the second micro-batch of a step on. Memory for
         # Adam's state, which the first step allocates, is reserved below.
+        parameters = self._list_trained_parameters()
         for parameter in parameters:
             parameter.grad = torch.full_like(parameter, 0.0)
         count, problem = 0, "in another process not even one completion fits"
         try:
-            reserved = self._estimate_optimizer_bytes(parameters)
+            reserved = self._estimate_optimizer_bytes()
             count = find_largest_batch(attempt, at_most, self.accelerator.device, reserved)
         except MemoryError as error:
             problem = str(error)
@@ -142,7 +141,7 @@ class MicroBatchTrainer(Trainer):
             raise MemoryError(f"{problem}: {advice}")
         return count
 
-    def _try_backward(self, loss: Tensor, parameters: Sequence[Tensor]) -> None:
+    def _try_backward(self, loss: Tensor) -> None:
         """Run a backward pass without an exchange of gradients with other processes.
 
         The number of trials may differ between processes, so that an exchange would not end.
@@ -155,9 +154,12 @@ class MicroBatchTrainer(Trainer):
             raise ValueError(
                 "use_reentrant=True does not work with 'auto' in several processes: leave it unset"
             )
-        torch.autograd.grad(loss, parameters, allow_unused=True)
+        torch.autograd.grad(loss, self._list_trained_parameters(), allow_unused=True)
 
-    def _estimate_optimizer_bytes(self, parameters: Sequence[Tensor]) -> float:
+    def _list_trained_parameters(self) -> list[Tensor]:
+        return [parameter for parameter in self.model.parameters() if parameter.requires_grad]
+
+    def _estimate_optimizer_bytes(self) -> float:
         """Return the bytes of the state that Adam allocates in its first step: two per parameter.
 
         Returns 0 for other optimizers, and for a state that is allocated already, as by DeepSpeed.
@@ -165,4 +167,4 @@ class MicroBatchTrainer(Trainer):
         is_adam = "adam" in str(self.args.optim).lower()
         if not is_adam or self._uses_deepspeed or getattr(self.optimizer, "state", None):
             return 0.0
-        return sum(2.0 * p.numel() * p.element_size() for p in parameters)
+        return sum(2.0 * parameter.nbytes for parameter in self._list_trained_parameters())
