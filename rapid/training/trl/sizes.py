@@ -33,6 +33,7 @@ def resolve_sizes(config, processes: int) -> None:
         if size is not None and not isinstance(size, Integral)
     ]:
         raise ValueError("\n".join(errors))
+    vars(config).update({name: int(size) for name, size in named_sizes.items() if size is not None})
     per_device = config.per_device_train_batch_size or DEFAULT_PER_DEVICE
     uses_trl_sizes = bool(
         config.per_device_train_batch_size
