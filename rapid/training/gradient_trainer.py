@@ -366,13 +366,11 @@ class GradientTrainer(SamplingTrainer):
         """Return whether a prompt is computed once per group.
 
         With cast_lm_head_to_fp32 it is not, because only TRL's forward method for whole sequences
-        applies this cast.
+        applies this cast. An environment or a `rollout_func` may change the prompt of each
+        completion.
         """
-        return (
-            self.args.share_prefill
-            and self.groups_share_prompt
-            and not self.args.cast_lm_head_to_fp32
-        )
+        is_prompt_shared = self.rollout_func is None and self.environment_factories is None
+        return self.args.share_prefill and is_prompt_shared and not self.args.cast_lm_head_to_fp32
 
     def _compute_completion_logps(
         self, model, batch: Batch, rows_per_prompt: int, shares_prompt: bool

@@ -108,7 +108,7 @@ def make_chunks(
     else:
         groups_by_process = assign_groups(groups, costs, processes)
         plans = [
-            plan_chunks(process_groups, widths, group_size, limit, same_prompt_length)
+            pack_groups(process_groups, widths, group_size, limit, same_prompt_length)
             for process_groups in groups_by_process
         ]
         chunks_by_process = [
@@ -134,26 +134,6 @@ def select_local(micro_batch: Batch) -> Batch:
 
 
 # Chunks -------------------------------------------------------------------------------------------
-
-
-def plan_chunks(
-    groups: Sequence[int],
-    widths: Sequence[tuple[int, int]],
-    group_size: int,
-    limit: MicroBatchLimit,
-    same_prompt_length: bool,
-) -> list[list[int]]:
-    """Return the groups of each chunk of a process: as many as the limit allows, but at least one.
-
-    Args:
-        groups: indices of the groups that the process runs.
-        widths: for every group of the mini-batch, tokens of its prompt and of its longest
-            completion.
-    """
-    if limit.tokens is not None:
-        return pack_groups(groups, widths, group_size, limit.tokens, same_prompt_length)
-    count = 1 if same_prompt_length else max(1, limit.completions // group_size)
-    return [list(groups[i : i + count]) for i in range(0, len(groups), count)]
 
 
 def size_shard(groups: int, group_size: int, processes: int) -> int:
@@ -189,22 +169,32 @@ def pack_groups(
     groups: Sequence[int],
     widths: Sequence[tuple[int, int]],
     group_size: int,
-    budget: int,
+    limit: MicroBatchLimit,
     same_prompt_length: bool,
 ) -> list[list[int]]:
-    """Return chunks of groups of similar length, of at most `budget` padded tokens or of one group.
+    """Return the groups of each chunk: as many as the limit allows, but at least one.
 
-    The width of a chunk is the sum of its longest prompt and its longest completion.
+    If the limit is in tokens, chunks have groups of similar length. The width of a chunk is the sum
+    of its longest prompt and its longest completion. Otherwise groups stay in order.
+
+    Args:
+        groups: indices of the groups that a process runs.
+        widths: for every group of the mini-batch, tokens of its prompt and of its longest
+            completion.
     """
     chunks: list[list[int]] = []
     prompt = completion = 0  # widths of the last chunk
-    # From the longest to the shortest group. If prompts have to be equally long, groups are sorted
-    # by the length of the prompt first.
-    order = sorted(groups, key=lambda g: (same_prompt_length * widths[g][0], -sum(widths[g]), g))
-    for group in order:
+    if limit.packs:
+        # From the longest to the shortest group. If prompts have to be equally long, groups are
+        # sorted by the length of the prompt first.
+        groups = sorted(
+            groups, key=lambda g: (same_prompt_length * widths[g][0], -sum(widths[g]), g)
+        )
+    for group in groups:
         new_widths = (max(prompt, widths[group][0]), max(completion, widths[group][1]))
-        may_join = not same_prompt_length or widths[group][0] == prompt
-        if chunks and may_join and (len(chunks[-1]) + 1) * group_size * sum(new_widths) <= budget:
+        may_join = not same_prompt_length or (limit.packs and widths[group][0] == prompt)
+        fits = chunks and limit.allows((len(chunks[-1]) + 1) * group_size, sum(new_widths))
+        if may_join and fits:
             chunks[-1].append(group)
             prompt, completion = new_widths
         else:

@@ -162,13 +162,11 @@ class StreamedRewards:
         for name, function in zip(self._names, self._functions, strict=True):
             with note_on_error(f"{name} of {describe_sample(example['prompt'], completion)}"):
                 try:
-                    (reward,) = self._call(name, function, columns)
+                    limit = self._limit
+                    (reward,) = (
+                        limit.call(name, function, columns) if limit else function(**columns)
+                    )
                 except RewardTimeout:
                     return [math.nan] * len(self._functions)
                 rewards.append(math.nan if reward is None else float(reward))
         return rewards
-
-    def _call(self, name: str, function: Callable, columns: dict[str, Any]) -> Any:
-        if self._limit is None:
-            return function(**columns)
-        return self._limit.call(name, function, columns)

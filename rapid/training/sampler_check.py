@@ -104,7 +104,8 @@ class SamplerCheck:
         trainer.model.train()
         sums = compare_logps(sampled[index], scored, mask)
         total, largest, tokens = trainer.accelerator.gather(sums[None]).unbind(1)
-        errors = trainer.accelerator.gather(sum_differences(sampled[index], scored, mask))
+        differences = (sampled[index] - scored).masked_fill(mask == 0, 0)
+        errors = trainer.accelerator.gather(differences.float().sum(1))  # of completions, in nats
         if self.is_exact is None:
             error = float(errors.square().mean().sqrt())  # NaN if a log-probability is unknown
             self.is_exact = error <= WEIGHT_ERROR_BOUND
@@ -164,11 +165,6 @@ def compare_logps(sampled: Tensor, scored: Tensor, mask: Tensor) -> Tensor:
     differences = (sampled - scored).abs()[mask.bool() & ~sampled.isnan()].float()
     largest = differences.max() if len(differences) else differences.new_zeros(())
     return torch.stack([differences.sum(), largest, differences.new_tensor(len(differences))])
-
-
-def sum_differences(sampled: Tensor, scored: Tensor, mask: Tensor) -> Tensor:
-    """Return each completion's sum of differences over its tokens, in nats. (N, T) -> (N,)"""
-    return (sampled - scored).masked_fill(mask == 0, 0).float().sum(1)
 
 
 def _pad_logps(logps: list[Tensor], batch: Batch) -> Tensor | None:
