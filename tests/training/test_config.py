@@ -71,7 +71,6 @@ VALID = COMMON | {"H": 2, "n_step": 8, "num_generations": 4, "micro_batch_size":
             {"scale_rewards": "group", **RAPID},
             "objective='rapid' always uses 'none'; leave it unset",
         ),
-        ({"scale_rewards": True, **RAPID}, "uses 'none'; leave it unset, or set objective='trl'"),
         (
             {"scale_rewards": False, "objective": "dapo"},
             "'dapo' always uses 'group'; leave it unset",
@@ -80,15 +79,6 @@ VALID = COMMON | {"H": 2, "n_step": 8, "num_generations": 4, "micro_batch_size":
         ({"epsilon_high": 0.3, "objective": "grpo"}, "epsilon_high=None, or objective .* dapo"),
         ({"clip": "front", "objective": "grpo"}, "set clip='advantage', or .* rapid"),
         ({"eta": 3.0, "objective": "pg"}, "set eta=2.0, or objective to one of rapid$"),
-        (
-            {"router_aux_loss_coef": 0.01, **RAPID},
-            "objective='rapid' does not use; leave it at None",
-        ),
-        (
-            {"vespo_k_pos": 1.0, "objective": "dapo"},
-            "objective='dapo' does not use; leave it at 2.0",
-        ),
-        ({"vllm_importance_sampling_correction": True, **RAPID}, "does not use; leave it at None"),
         ({"eta": 3.0, "delta": 1.5}, "objective='trl' has no such parameter; set eta=2.0, or"),
         ({"sampling_batch_size": 0}, "sampling_batch_size=0: Input should be greater than 0"),
         (

@@ -78,12 +78,6 @@ def count_completions_sampled_by_trl(processes: int, sizes: dict) -> int:
     ("sizes", "message"),
     [
         ({BATCH: 8, ACCUMULATION: 2, STEPS: 3}, "steps_per_generation=3, .* contradict .* H=1 "),
-        ({BATCH: 8, STEPS: 4, "H": 2}, "steps_per_generation=4, .* contradict .* H=2 .* unset"),
-        ({BATCH: 8, GENERATION: 64, "H": 2}, "generation_batch_size=64, .* contradict .* H=2 "),
-        (
-            {BATCH: 24, ACCUMULATION: 2, "n_step": 32},
-            r"contradict n_step=32, H=1 with 1 process.es.",
-        ),
         (
             {BATCH: 6, "num_generations": 4},
             "n_step=6 .* set it to a multiple of 4, directly or by TRL's batch sizes",
