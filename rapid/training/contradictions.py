@@ -204,6 +204,7 @@ def _find_settings_of_other_objectives(config) -> Iterator[str]:
     # Every objective may use these two, although DAPO declares them as its parameters.
     allowed |= {"dynamic_sampling_rounds", "mask_truncated_completions"}
     allowed |= {*TRL_LOSS_FIELDS} if config.uses_trl_loss else set()
+    trl_only = explicit_trl_settings(config).keys() & TRL_LOSS_ONLY_FIELDS
     for field in fields(config):
         name, value = field.name, getattr(config, field.name)
         if name in allowed or value == field.default:
@@ -213,17 +214,10 @@ def _find_settings_of_other_objectives(config) -> Iterator[str]:
             for objective, algorithm in get_objectives().items()
             if name in algorithm.parameters_by_config_field
         ]
-        other_objectives += [TRL.name] * bool(other_objectives and name in TRL_LOSS_FIELDS)
+        if (other_objectives and name in TRL_LOSS_FIELDS) or name in trl_only:
+            other_objectives.append(TRL.name)
         if other_objectives:
             yield (
                 f"{name}={value!r}: objective='{config.objective}' has no such parameter; set "
                 f"{name}={field.default!r}, or objective to one of {', '.join(other_objectives)}"
-            )
-    for name, value in explicit_trl_settings(config).items():
-        default = config.__dataclass_fields__[name].default
-        if name in TRL_LOSS_ONLY_FIELDS and not config.uses_trl_loss and value != default:
-            yield (
-                f"{name}={value!r} shapes GRPOTrainer's own loss, which "
-                f"objective='{config.objective}' does not use; leave it at {default!r}, "
-                "or set objective='trl'"
             )

@@ -66,7 +66,7 @@ VALID = COMMON | {"H": 2, "n_step": 8, "num_generations": 4, "micro_batch_size":
         ({"grading_workers": -1}, "grading_workers=-1: Input should be .* equal to 0"),
         ({"max_completion_length": None, "objective": "dr-grpo"}, "dr-grpo divides by it"),
         ({"token_budget": 0}, "token_budget=0: must be greater than 0, or auto"),
-        ({"loss_type": "grpo", **RAPID}, "leave it at 'dapo', or set objective='trl'"),
+        ({"loss_type": "grpo", **RAPID}, "set loss_type='dapo', or objective to one of trl"),
         (
             {"scale_rewards": "group", **RAPID},
             "objective='rapid' always uses 'none'; leave it unset",
