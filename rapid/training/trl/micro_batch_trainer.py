@@ -7,7 +7,7 @@ and accumulates gradients over several calls. Here one call runs all micro-batch
 import logging
 from collections.abc import Callable
 from contextlib import nullcontext
-from copy import copy
+from copy import deepcopy
 from typing import Any, TypeVar
 
 import torch
@@ -19,8 +19,9 @@ from rapid.training.memory import AUTO, find_largest_batch, is_out_of_memory, re
 
 logger = logging.getLogger(__name__)
 Result = TypeVar("Result")
-# Attributes that TRL updates in each forward pass, and that a repeated pass would count twice.
-TRL_COUNTERS = ("_total_train_tokens", "_entropy_window_stats")
+# Attributes that TRL updates in each forward pass, and that a repeated pass would count twice:
+# metrics, tokens, and a window of entropies.
+TRL_COUNTERS = ("_metrics", "_total_train_tokens", "_entropy_window_stats")
 
 
 class MicroBatchTrainer(Trainer):
@@ -30,7 +31,6 @@ class MicroBatchTrainer(Trainer):
         passes: forward and backward passes that this process has made.
     """
 
-    _metrics: dict[str, Any]
     passes = 0
     halvings = 0  # how often the limit of micro-batches was halved because memory ran out
     _largest_micro_batch = 0  # of a step, in rows; a single row cannot be halved
@@ -73,7 +73,7 @@ class MicroBatchTrainer(Trainer):
             discard_results: discards what the interrupted work has computed, except for TRL's
                 metrics and counts, which this method restores.
         """
-        counts = self._copy_counts()
+        counts = deepcopy({name: vars(self)[name] for name in TRL_COUNTERS if name in vars(self)})
         while True:
             try:
                 return work()
@@ -82,7 +82,7 @@ class MicroBatchTrainer(Trainer):
                 if is_distributed or self._largest_micro_batch <= 1 or not is_out_of_memory(error):
                     raise
             discard_results()
-            self._restore_counts(counts)
+            vars(self).update(deepcopy(counts))
             release_memory()
             self.halvings += 1
             if self.halvings == 1:
@@ -95,18 +95,6 @@ class MicroBatchTrainer(Trainer):
                     self._largest_micro_batch,
                     AUTO,
                 )
-
-    def _copy_counts(self) -> dict[str, Any]:
-        """Copy what TRL changes in each forward pass: metrics, tokens, a window of entropies."""
-        metrics = {name: list(values) for name, values in self._metrics["train"].items()}
-        counters = {name: copy(vars(self)[name]) for name in TRL_COUNTERS if name in vars(self)}
-        return {"metrics": metrics, "counters": counters}
-
-    def _restore_counts(self, counts: dict[str, Any]) -> None:
-        """Restore what `_copy_counts` returned."""
-        self._metrics["train"].clear()
-        self._metrics["train"].update({n: list(v) for n, v in counts["metrics"].items()})
-        vars(self).update({name: copy(value) for name, value in counts["counters"].items()})
 
     def _find_largest_micro_batch(
         self,
