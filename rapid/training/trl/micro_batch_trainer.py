@@ -145,7 +145,8 @@ class MicroBatchTrainer(Trainer):
         torch.autograd.grad(loss, self._list_trained_parameters(), allow_unused=True)
 
     def _list_trained_parameters(self) -> list[Tensor]:
-        return [parameter for parameter in self.model.parameters() if parameter.requires_grad]
+        model: Any = self.model
+        return [parameter for parameter in model.parameters() if parameter.requires_grad]
 
     def _estimate_optimizer_bytes(self) -> float:
         """Return the bytes of the state that Adam allocates in its first step: two per parameter.
