@@ -91,11 +91,11 @@ def print_completions(
         name: [NOT_GRADED if math.isnan(value) else f"{value:.2f}" for value in column]
         for name, column in {**rewards, "Advantage": advantages}.items()
     }
-    extra_columns = {name: shorten_entries(column) for name, column in (extra or {}).items()}
+    extra_columns = {name: _shorten([*column]) for name, column in (extra or {}).items()}
     with patch.object(Table, "add_column", partialmethod(Table.add_column, overflow="fold")):
         utils.print_prompt_completions_sample(
-            shorten_entries(prompts),
-            shorten_entries(completions),
+            _shorten([*prompts]),
+            _shorten([*completions]),
             rewards={},
             advantages=None,
             step=step,
@@ -104,13 +104,8 @@ def print_completions(
         )
 
 
-def shorten_entries(column: Sequence[Any]) -> list[Any]:
-    """Return a column of texts or lists of messages, with each text shortened and escaped."""
-    return [_shorten(entry) for entry in column]
-
-
 def _shorten(entry: Any) -> Any:
-    """Return an entry with the same structure, and shortened texts."""
+    """Return an entry, or a list of entries, with each text shortened and escaped."""
     if isinstance(entry, list):
         return [_shorten(part) for part in entry]
     if isinstance(entry, dict):
