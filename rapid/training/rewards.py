@@ -117,9 +117,6 @@ class StreamedRewards:
         """Warn once if a function gives all completions of a batch the same reward.
 
         Such a function may compare completions, but here each call has only one.
-
-        Args:
-            rewards: (N, functions).
         """
         are_equal = ((rewards == rewards[:1]) | (rewards.isnan() & rewards[:1].isnan())).all(0)
         if self._has_warned or len(rewards) < 2 or not are_equal.any():

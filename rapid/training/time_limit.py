@@ -160,15 +160,7 @@ class TimeLimit:
         self._raise_timeout(name, columns, "Its cancellation was requested")
 
     def _raise_timeout(self, name: str, columns: dict[str, Any], state: str) -> NoReturn:
-        """Count and log a call that took too long, and raise an error.
-
-        Args:
-            state: what the call is doing now, for the messages.
-
-        Raises:
-            RewardTimeout: always, unless there were too many consecutive timeouts.
-            TimeoutError: there were too many.
-        """
+        """Count and log a call that took too long, and raise an error: see `call`."""
         completions = columns["completions"]
         with self._lock:
             self._timed_out_completions[name] += len(completions)

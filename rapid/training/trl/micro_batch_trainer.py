@@ -46,10 +46,6 @@ class MicroBatchTrainer(Trainer):
         processes exchange gradients in the last micro-batch of a step only, except with DeepSpeed,
         which exchanges them in each micro-batch. DeepSpeed would also divide the loss by
         gradient_accumulation_steps, which `scale_wrt_gas=False` prevents.
-
-        Args:
-            last: whether this is the last micro-batch of its optimizer step.
-            kwargs: further arguments of `compute_loss`.
         """
         deepspeed = self._uses_deepspeed
         self.accelerator.gradient_state._set_sync_gradients(last)
@@ -65,13 +61,9 @@ class MicroBatchTrainer(Trainer):
     ) -> Result:
         """Return `work()`, called again with halved micro-batches each time that memory runs out.
 
-        With several processes the error is raised instead: the other processes would wait for this
-        one in an exchange of gradients.
-
-        Args:
-            work: runs micro-batches of a size that depends on `halvings`.
-            discard_results: discards what the interrupted work has computed, except for TRL's
-                metrics and counts, which this method restores.
+        `discard_results` discards what the interrupted work has computed, except for TRL's metrics
+        and counts, which this method restores. With several processes the error is raised instead:
+        the other processes would wait for this one in an exchange of gradients.
         """
         counts = deepcopy({name: vars(self)[name] for name in TRL_COUNTERS if name in vars(self)})
         while True:
@@ -104,12 +96,7 @@ class MicroBatchTrainer(Trainer):
     ) -> int:
         """Return how many rows of full length fit in a micro-batch of every process.
 
-        Args:
-            attempt, at_most: see `rapid.training.memory.find_largest_batch`.
-            advice: end of the error message.
-
-        Raises:
-            MemoryError: in this process or another, not even one row fits.
+        See `find_largest_batch`. If not even one row fits, `advice` ends the error message.
         """
         # Allocate gradients: they take memory from the second micro-batch of a step on. Memory for
         # Adam's state, which the first step allocates, is reserved below.
