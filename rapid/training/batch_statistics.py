@@ -78,9 +78,6 @@ def compute_mini_batch_metrics(
     `length` is the mean number of sampled tokens of a completion, and `graded` the share of
     completions in graded groups. The other metrics are over graded groups, and missing if there are
     none: `accuracy`, and `signal`, the share of groups with different values in `signal_column`.
-
-    Args:
-        signal_column: name of the column, "rewards" or "accuracy".
     """
     graded = mini_batch["graded"]
     metrics = {

@@ -27,10 +27,6 @@ class PhaseClock:
         seconds: wall-clock seconds by phase.
         waited: seconds by phase in which the main thread was ready to run, but waited for its core,
             because other processes used it.
-
-    Args:
-        read_seconds: returns the present wall-clock time.
-        read_waited: returns the seconds that the main thread has waited for its core so far.
     """
 
     def __init__(

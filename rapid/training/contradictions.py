@@ -62,12 +62,7 @@ class CheckedFields(BaseModel):
 
 
 def find_contradictions(config, processes: int) -> Iterator[str]:
-    """Yield a message for each wrong setting.
-
-    Args:
-        config: a RapidConfig.
-        processes: number of processes of the run.
-    """
+    """Yield a message for each wrong setting of a RapidConfig."""
     yield from _find_parameter_errors(config)
     yield from _find_invalid_values(config)
     if config.auto_find_batch_size:

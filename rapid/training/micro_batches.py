@@ -82,8 +82,6 @@ def make_chunks(
 
     Args:
         groups: indices of the groups of the mini-batch that are run.
-        group_size: completions per group.
-        limit: the limit of the size of a micro-batch.
         processes, process: number of processes, and index of the one whose chunks are returned.
         min_micro_batches: lowest number of micro-batches, even if `groups` is empty.
         same_prompt_length: put only prompts of the same length into a chunk, unless it is sharded.
@@ -137,13 +135,10 @@ def select_local(micro_batch: Batch) -> Batch:
 
 
 def size_shard(groups: int, group_size: int, processes: int) -> int:
-    """Return how many completions each process runs if groups are sharded, else group_size.
+    """Return how many completions each process runs if `groups` are sharded, else group_size.
 
     Groups are sharded if each process has less than a group to run. The number then divides
     group_size, so that all completions of a process have the same prompt.
-
-    Args:
-        groups: number of groups to run.
     """
     smallest = max(1, -(-groups * group_size // processes))  # rounded up: no row is left over
     sizes = (size for size in range(smallest, group_size) if group_size % size == 0)
@@ -289,12 +284,7 @@ def split_rows(chunk: Batch, rows: Sequence[int], limit: MicroBatchLimit) -> lis
 
 
 def make_micro_batches(chunk: Batch, rows: list[list[int]], weight: int) -> Chunk:
-    """Return a chunk's micro-batches.
-
-    Args:
-        rows: the rows of each micro-batch.
-        weight: their `local_weight`.
-    """
+    """Return a chunk's micro-batches, given the rows of each, and with this `local_weight`."""
     device = chunk["completion_ids"].device
     return [
         chunk

@@ -47,11 +47,6 @@ def estimate_seconds_left(batches: list[BatchTime], steps: int, steps_per_batch:
 
     The first inference batch includes what is done once in a run, and is used only if there is no
     other. The last batch is sampled and graded as a whole, even if fewer steps are taken on it.
-
-    Args:
-        batches: the inference batches so far, at least one.
-        steps: number of remaining optimizer steps.
-        steps_per_batch: number of optimizer steps on an inference batch.
     """
     typical = batches[1:] or batches
     training = fmean(batch.training for batch in typical)
@@ -164,9 +159,7 @@ class Overview(TrainerCallback):
 def describe_run(trainer: Any, steps: int, steps_per_epoch: int | None) -> list[tuple[str, str]]:
     """Return what a trainer is about to do, as pairs of a label and a text.
 
-    Args:
-        steps: the optimizer steps that will be taken.
-        steps_per_epoch: None if the length of the dataset is not known.
+    `steps_per_epoch` is None if the length of the dataset is not known.
     """
     args = trainer.args
     rows = [

@@ -83,11 +83,9 @@ class StreamedRewards:
         self._futures: dict[int, Future] = {}
 
     def submit(self, row: int, example: dict, completion, completion_ids: list[int]) -> None:
-        """Start to grade a completion if this has not been started yet.
+        """Start to grade row `row` of the batch if this has not been started yet.
 
-        Args:
-            row: index of the completion in the batch.
-            example: row of the dataset with its prompt.
+        `example` is the row of the dataset with its prompt.
         """
         if row not in self._futures:
             self._futures[row] = self._pool.submit(self._grade, example, completion, completion_ids)

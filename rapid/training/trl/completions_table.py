@@ -76,15 +76,7 @@ def print_completions(
     """Print a table of prompts and completions with TRL's function, made fit for a terminal.
 
     TRL prints texts in full, but cuts a text without spaces after one line. It prints "nan" for
-    the reward of a completion that was not graded.
-
-    Args:
-        prompts, completions: texts, or lists of messages.
-        rewards: of each reward function, by name; NaN where it returned None.
-        advantages: of the completions.
-        step: number of the optimizer step, for the title.
-        num_samples: how many random rows to print; None prints all.
-        extra: further columns, by name.
+    the reward of a completion that was not graded. The arguments are those of TRL's function.
     """
     Table = utils.Table  # exists, because TRL prints the table only if rich is installed
     numbers = {

@@ -117,9 +117,6 @@ def set_trl_sizes(config, processes: int, check: Callable[[], None]) -> None:
     other. It also requires that the completions of a step divide evenly among the processes. Here
     only those of an inference batch (H * n_step) have to, so the check is run as if an inference
     batch were one step.
-
-    Args:
-        check: GRPOConfig's `__post_init__`.
     """
     sizes = {
         "per_device_train_batch_size": -(-config.n_step // processes),
