@@ -67,11 +67,6 @@ class SteadyProgress(ProgressCallback):
         if self.training_bar is not None:
             self.training_bar.initial, self.training_bar.smoothing = state.global_step, 0
 
-    def write(self, text: str) -> None:
-        """Print a text above the bar, if there is one."""
-        write = print if self.training_bar is None else self.training_bar.write
-        write(text)
-
 
 class Overview(TrainerCallback):
     """Prints what a run will do, and a line with measured times after its first inference batch.
@@ -150,7 +145,8 @@ class Overview(TrainerCallback):
         if logger.isEnabledFor(logging.INFO):
             logger.info("%s", text)
         elif self._is_shown:
-            self._progress.write(text)
+            bar = self._progress.training_bar
+            (bar.write if bar is not None else print)(text)
 
 
 # What will be trained -----------------------------------------------------------------------------
