@@ -83,9 +83,10 @@ def choose_precision(file: Path) -> str:
         file: stores the choice, so that a resumed run keeps it.
     """
     choice: list[Any] = [None]
-    if PartialState().is_main_process:
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    if PartialState(cpu=device == "cpu").is_main_process:
         if not file.exists():
-            rates = measure_rates("cuda" if torch.cuda.is_available() else "cpu")
+            rates = measure_rates(device)
             print(f"precision: auto chose {rates.preferred} ({rates})")
             write_text(file, rates.preferred)
         choice = [file.read_text(encoding="utf-8")]
