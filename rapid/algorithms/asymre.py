@@ -37,11 +37,7 @@ def asymre_loss(
         grad J = 1/N sum_n (R_n - V_n) grad log pi(y_n | x_n)
         V_n    = shift + mean of R over n's group
 
-    Args:
-        logp, mask, rewards, group_size: see `LossInputs`.
-        shift: added to the mean reward. With 0 this is `pg_loss`.
-
-    There are no metrics.
+    With a shift of 0 this is `pg_loss`. Arguments: see `LossInputs`. There are no metrics.
     """
     return reinforce_loss(logp, mask, compute_shifted_advantages(rewards, group_size, shift)), {}
 

@@ -28,13 +28,8 @@ def cispo_loss(
         grad J = 1 / sum_n |y_n| sum_n sum_t min(r, cap) A_n grad log pi(y_nt)
         A_n    = (R_n - mean of R) / (standard deviation of R) over n's group
 
-    r is the ratio pi / mu of a token.
-
-    Args:
-        logp, behavior_logp, mask, rewards, group_size: see `LossInputs`.
-        cap: upper bound of r.
-
-    The only metric is `clip_fraction`, the share of tokens with r above the cap.
+    r is the ratio pi / mu of a token. Arguments: see `LossInputs`. The only metric is
+    `clip_fraction`, the share of tokens with r above the cap.
     """
     advantages = standardize(rewards, group_size)
     weights, metrics = truncate_ratios(logp, behavior_logp, mask, cap)

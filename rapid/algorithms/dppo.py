@@ -45,13 +45,7 @@ def dppo_loss(
         A_n    = R_n - mean of R over n's group
         M_nt   = 0 if sign(A_n) (pi(y_nt) - mu(y_nt)) > divergence, else 1
 
-    r is the ratio pi / mu of a token. Without M this is `tis_loss`.
-
-    Args:
-        logp, behavior_logp, mask, rewards, group_size: see `LossInputs`.
-        divergence: largest change of a token's probability in the direction of its advantage.
-        cap: upper bound of r.
-
+    r is the ratio pi / mu of a token. Without M this is `tis_loss`. Arguments: see `LossInputs`.
     Metrics are `clip_fraction`, the share of tokens with M_nt = 0, and `clip_low`, the share of
     tokens with M_nt = 0 and A_n < 0.
     """

@@ -37,15 +37,9 @@ def dr_grpo_loss(
         loss = 1/N sum_n 1/L sum_t max(-r A_n, -clip(r, 1 - epsilon, 1 + epsilon) A_n)
         A_n  = R_n - mean of R over n's group
 
-    r is the ratio pi / mu of a token.
-
-    Args:
-        logp, behavior_logp, mask, rewards, group_size: see `LossInputs`.
-        epsilon: r is clipped to [1 - epsilon, 1 + epsilon].
-        limit: L, maximum number of tokens of a completion. The authors' code divides by it too.
-
-    Metrics are `clip_fraction`, the share of tokens that are clipped, and `clip_low`, the share of
-    tokens that are clipped at 1 - epsilon.
+    r is the ratio pi / mu of a token. L is `limit`, by which the authors' code divides too.
+    Arguments: see `LossInputs`. Metrics are `clip_fraction`, the share of tokens that are clipped,
+    and `clip_low`, the share of tokens that are clipped at 1 - epsilon.
     """
     advantages = rewards - group_mean(rewards, group_size)
     token_loss, is_clipped = clipped_surrogate(logp - behavior_logp, advantages, epsilon, epsilon)

@@ -35,11 +35,8 @@ def dro_loss(
 
     tau times this loss is 1 / 2N sum_n (tau l_n - A_n)^2, apart from a constant.
 
-    Args:
-        logp, behavior_logp, mask, rewards, group_size: see `LossInputs`.
-        tau: weight of the penalty, in units of reward per nat.
-
-    The only metric is `staleness`, the mean of |l_n|.
+    Arguments: see `LossInputs`; `tau` is in units of reward per nat. The only metric is
+    `staleness`, the mean of |l_n|.
     """
     advantages = rewards - group_mean(rewards, group_size)
     log_ratio = ((logp - behavior_logp) * mask).sum(1)  # (N,), carries the gradient

@@ -49,11 +49,8 @@ def geo_mask_loss(
         A_n    = R_n - mean of R over n's group
         M_n    = 1 if low <= (pi(y_n | x_n) / mu(y_n | x_n))^(1 / |y_n|) <= high, else 0
 
-    Args:
-        logp, behavior_logp, mask, rewards, group_size: see `LossInputs`.
-        low, high: bounds of the geometric mean of a completion's token ratios.
-
-    The only metric is `clip_fraction`, the share of completions that are left out.
+    Arguments: see `LossInputs`. The only metric is `clip_fraction`, the share of completions that
+    are left out.
     """
     advantages = rewards - group_mean(rewards, group_size)
     lengths = mask.sum(1).clamp(min=1)

@@ -42,12 +42,8 @@ def gspo_loss(
         s_n  = (pi(y_n | x_n) / mu(y_n | x_n))^(1 / |y_n|)
         A_n  = (R_n - mean of R) / (standard deviation of R) over n's group
 
-    Args:
-        logp, behavior_logp, mask, rewards, group_size: see `LossInputs`.
-        clip_low, clip_high: s_n is clipped to [1 - clip_low, 1 + clip_high].
-
-    Metrics are `clip_fraction`, the share of completions that are clipped, and `clip_low`, the
-    share of completions that are clipped at the lower bound.
+    Arguments: see `LossInputs`. Metrics are `clip_fraction`, the share of completions that are
+    clipped, and `clip_low`, the share of completions that are clipped at the lower bound.
     """
     advantages = standardize(rewards, group_size)
     lengths = mask.sum(1, keepdim=True).clamp(min=1)

@@ -39,13 +39,9 @@ def sapo_loss(
         loss = -1/N sum_n 1/|y_n| sum_t f(r) A_n,    f(r) = 4 / tau sigmoid(tau (r - 1))
         A_n  = (R_n - mean of R) / (standard deviation of R) over n's group
 
-    r is the ratio pi / mu of a token.
-
-    Args:
-        logp, behavior_logp, mask, rewards, group_size: see `LossInputs`.
-        temperature_pos, temperature_neg: tau where A_n is positive, and elsewhere.
-
-    There are no metrics, since nothing is clipped.
+    r is the ratio pi / mu of a token. tau is `temperature_pos` where A_n is positive, and
+    `temperature_neg` elsewhere. Arguments: see `LossInputs`. There are no metrics, since nothing is
+    clipped.
     """
     advantages = standardize(rewards, group_size)[:, None]
     tau = select_by_sign(advantages, temperature_pos, temperature_neg)

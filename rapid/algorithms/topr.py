@@ -40,12 +40,9 @@ def topr_loss(
         grad J = 1/N sum_n c_n A_n grad log pi(y_n | x_n)
         c_n    = 1 if A_n >= 0, else min{pi(y_n | x_n) / mu(y_n | x_n), 1}
 
-    Args:
-        logp, behavior_logp, mask, rewards, group_size: see `LossInputs`.
-        offset: A_n = R_n - offset; None is the mean of R over n's group.
-
-    Metrics are `clip_fraction`, the share of completions whose weight is cut to 1, and `weight`,
-    the mean of c_n.
+    A_n is R_n minus `offset`, or minus the mean of R over n's group if `offset` is None. Arguments:
+    see `LossInputs`. Metrics are `clip_fraction`, the share of completions whose weight is cut to
+    1, and `weight`, the mean of c_n.
     """
     advantages = rewards - (group_mean(rewards, group_size) if offset is None else offset)
     log_weight = completion_log_weights(logp, behavior_logp, mask)

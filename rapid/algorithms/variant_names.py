@@ -166,18 +166,17 @@ def _build_changes_class(algorithm: Algorithm) -> type[Changes]:
     return create_model("Changes", __base__=Changes, **definitions)
 
 
+def _list_names(*kinds: str, h: str = "") -> list[str]:
+    """Return the names, with h at the end, of algorithms whose `h_in_name` is one of `kinds`."""
+    return [a.name + h for a in ALGORITHMS.values() if a.h_in_name in kinds]
+
+
 def _describe_valid_names() -> str:
-    algorithms = ALGORITHMS.values()
-    without_h = [algorithm.name for algorithm in algorithms if algorithm.h_in_name != "required"]
-    required_h = [
-        algorithm.format_name(4) for algorithm in algorithms if algorithm.h_in_name == "required"
-    ]
-    optional_h = [algorithm.name for algorithm in algorithms if algorithm.h_in_name == "optional"]
     return (
-        f"one of {', '.join(without_h)} or {', '.join(required_h)} (any H from 1; "
-        f"{', '.join(optional_h)} can have an H too); a variant adds ',name=value', where name is "
-        "one of "
-        f"{', '.join(Changes.model_fields)}, or a parameter of the algorithm"
+        f"one of {', '.join(_list_names('optional', 'none'))} or "
+        f"{', '.join(_list_names('required', h='-H4'))} (any H from 1; "
+        f"{', '.join(_list_names('optional'))} can have an H too); a variant adds ',name=value', "
+        f"where name is one of {', '.join(Changes.model_fields)}, or a parameter of the algorithm"
     )
 
 
@@ -185,11 +184,8 @@ def _suggest_name(name: str) -> str:
     """Return "; did you mean NAME?" with a similar valid name, or "" if there is none."""
     base_name = name.partition(",")[0]
     digits = re.search(r"-[hH]([1-9]\d*)$", base_name)
-    h = int(digits[1]) if digits else 4
-    algorithms = ALGORITHMS.values()
-    without_h = [algorithm.name for algorithm in algorithms if algorithm.h_in_name != "required"]
-    with_h = [algorithm.format_name(h) for algorithm in algorithms if algorithm.h_in_name != "none"]
-    return suggest_name(base_name, [*without_h, *with_h])
+    with_h = _list_names("optional", "required", h=f"-H{digits[1] if digits else 4}")
+    return suggest_name(base_name, [*_list_names("optional", "none"), *with_h])
 
 
 def _check_name(name: str) -> str:

@@ -40,12 +40,8 @@ def vcpo_loss(
         grad J = 1/N sum_n min(w_n, cap) A_n grad log pi(y_n | x_n)
         w_n    = pi(y_n | x_n) / mu(y_n | x_n),    A_n = R_n - mean of R over n's group
 
-    Args:
-        logp, behavior_logp, mask, rewards, group_size: see `LossInputs`.
-        cap: upper bound of weights in the gradient. The metrics use w_n without this bound.
-
-    Metrics are `clip_fraction`, the share of w_n above the cap, and `weight` and `squared_weight`,
-    the means of w_n and of w_n^2.
+    Arguments: see `LossInputs`. Metrics are `clip_fraction`, the share of w_n above the cap, and
+    `weight` and `squared_weight`, the means of w_n, without the cap, and of w_n^2.
     """
     advantages = rewards - group_mean(rewards, group_size)
     weight = (

@@ -54,12 +54,8 @@ def vespo_loss(
         phi(w) = w^k exp(decay (1 - w)),    w_n = pi(y_n | x_n) / mu(y_n | x_n)
         A_n    = (R_n - mean of R) / (standard deviation of R) over n's group
 
-    Args:
-        logp, behavior_logp, mask, rewards, group_size: see `LossInputs`.
-        k_pos, decay_pos: k and decay where A_n > 0.
-        k_neg, decay_neg: k and decay where A_n <= 0.
-
-    The only metric is `weight`, the mean of phi.
+    k and decay are `k_pos` and `decay_pos` where A_n > 0, else `k_neg` and `decay_neg`. Arguments:
+    see `LossInputs`. The only metric is `weight`, the mean of phi.
     """
     advantages = standardize(rewards, group_size)
     log_weight = completion_log_weights(logp, behavior_logp, mask)

@@ -1,8 +1,7 @@
 """Metrics of an optimizer step: means over its micro-batches, and statistics of its mini-batch.
 
-A mini-batch is the data of one optimizer step, and a micro-batch one forward and backward pass over
-a part of it. To add a metric, declare it in `rapid/artifacts/metrics.py`, and compute it here or in
-the loss of an algorithm.
+To add a metric, declare it in `rapid/artifacts/metrics.py`, and compute it here or in the loss of
+an algorithm.
 """
 
 from collections.abc import Callable
@@ -79,9 +78,6 @@ def compute_mini_batch_metrics(
     `length` is the mean number of sampled tokens of a completion, and `graded` the share of
     completions in graded groups. The other metrics are over graded groups, and missing if there are
     none: `accuracy`, and `signal`, the share of groups with different values in `signal_column`.
-
-    Args:
-        signal_column: name of the column, "rewards" or "accuracy".
     """
     graded = mini_batch["graded"]
     metrics = {

@@ -1,12 +1,7 @@
 """Functions for batches. A batch is a dict of tensors with a row per completion.
 
-group            completions of one prompt, in contiguous rows
-inference batch  completions that are sampled at once, the data of H optimizer steps
-mini-batch       N_step completions in whole groups, the data of one optimizer step
-
-A group has signal if the rewards of its completions differ. The tensors of a batch are its columns,
-by name. Prompts are padded on the left, completions on the right. Shapes: N completions, K groups,
-T tokens. `rapid.training.micro_batches` splits a mini-batch into forward and backward passes.
+The tensors of a batch are its columns, by name. Prompts are padded on the left, completions on the
+right. Shapes: N completions, K groups, T tokens. See `rapid.training` for terms.
 """
 
 from collections.abc import Iterator, Sequence

@@ -27,10 +27,6 @@ class PhaseClock:
         seconds: wall-clock seconds by phase.
         waited: seconds by phase in which the main thread was ready to run, but waited for its core,
             because other processes used it.
-
-    Args:
-        read_seconds: returns the present wall-clock time.
-        read_waited: returns the seconds that the main thread has waited for its core so far.
     """
 
     def __init__(
@@ -40,7 +36,7 @@ class PhaseClock:
     ):
         self.seconds: dict[str, float] = defaultdict(float)
         self.waited: dict[str, float] = defaultdict(float)
-        self._clocks = (read_seconds, self.seconds), (read_waited, self.waited)
+        self._read_seconds, self._read_waited = read_seconds, read_waited
         self._open_phases: list[str] = []  # the innermost is the last
         self._last_times = read_seconds(), read_waited()  # when a phase last began or ended
 
@@ -57,14 +53,12 @@ class PhaseClock:
 
     def _switch(self) -> None:
         """Add the time since the last switch to the innermost open phase."""
-        (read_seconds, _), (read_waited, _) = self._clocks
-        times = read_seconds(), read_waited()
+        now, waited = self._read_seconds(), self._read_waited()
         if self._open_phases:
-            phase = self._open_phases[-1]
-            changes = zip(self._clocks, times, self._last_times, strict=True)
-            for (_, by_phase), end, begin in changes:
-                by_phase[phase] += end - begin
-        self._last_times = times
+            phase, (last_time, last_waited) = self._open_phases[-1], self._last_times
+            self.seconds[phase] += now - last_time
+            self.waited[phase] += waited - last_waited
+        self._last_times = now, waited
 
 
 class OptimizerStepCallback(TrainerCallback):

@@ -5,21 +5,23 @@ whose loss is minimized. RapidConfig explains n_step, H and num_generations.
 """
 
 import json
-import math
 from collections.abc import Iterator
 from dataclasses import fields
 from inspect import signature
-from operator import ge, gt
-from typing import Any, Literal, get_args
+from typing import Literal
 
 import torch
-from pydantic import ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    ValidationError,
+)
 
-from rapid.algorithms.base import Parameters
-from rapid.algorithms.naive_grpo import NaiveGrpoSection
-from rapid.algorithms.rapid import RapidSection
-from rapid.algorithms.training_parameters import PrecisionOrAuto, TrainingParameters
-from rapid.training.memory import AUTO
+from rapid.algorithms.training_parameters import GroupSize, MicroBatch, PrecisionOrAuto, Reuse
 from rapid.training.trl import TRL_LOSS_ONLY_FIELDS
 from rapid.training.trl.objective import TRL, TRL_LOSS_FIELDS, explicit_trl_settings, get_objectives
 from rapid.training.trl.sizes import find_size_contradictions
@@ -37,63 +39,44 @@ HARMLESS_GENERATION_KEYS = {"max_new_tokens", "max_tokens", "stop", "stop_string
 HARMLESS_GENERATION_KEYS |= {"stop_token_ids", "seed", "use_cache", "cache_implementation"}
 BF16 = "bfloat16"  # value of `precision`
 SignalColumn = Literal["rewards", "accuracy"]  # values of dynamic_sampling_by: columns of a batch
-Bound = tuple[Literal[">=", ">"], float]
 
 
-def get_lower_bound(section: type[Parameters], name: str) -> Bound:
-    """Return the lower bound that a parameter of params.yaml declares.
+class CheckedFields(BaseModel):
+    """Fields of RapidConfig with the values that are allowed, as in params.yaml."""
 
-    The bound "> n" of an integer is returned as ">= n + 1".
+    model_config = ConfigDict(strict=True, allow_inf_nan=False)
 
-    Raises:
-        LookupError: the parameter has no lower bound.
-    """
-    field = section.model_fields[name]
-    constraints: list[Any] = [*field.metadata]
-    for alternative in get_args(field.annotation):  # of a union such as PositiveInt | "auto"
-        constraints += getattr(alternative, "__metadata__", ())
-    for constraint in constraints:
-        if (bound := getattr(constraint, "ge", None)) is not None:
-            return ">=", bound
-        if (bound := getattr(constraint, "gt", None)) is not None:
-            return (">", bound) if field.annotation is float else (">=", bound + 1)
-    raise LookupError(f"{section.__name__}.{name} has no lower bound")
-
-
-# Lower bounds of fields, by name.
-BOUNDS: dict[str, Bound] = {
-    "H": get_lower_bound(RapidSection, "H"),
-    "reuse": get_lower_bound(TrainingParameters, "reuse"),
-    "sampling_batch_size": get_lower_bound(NaiveGrpoSection, "sampling_batch"),
-    "num_generations": get_lower_bound(TrainingParameters, "group_size"),
-    "micro_batch_size": get_lower_bound(TrainingParameters, "micro_batch"),
-    "temperature": get_lower_bound(TrainingParameters, "temperature"),
-    "learning_rate": (">=", 0.0),  # as in TRL; with 0 the policy stays as it is
-    "grading_workers": (">=", 0),
-    "reward_timeout": (">", 0.0),
-    "token_budget": (">=", 1),
-    "max_sampler_mismatch": (">=", 0.0),
-}
+    H: PositiveInt
+    reuse: Reuse
+    num_generations: GroupSize | None
+    sampling_batch_size: PositiveInt | None
+    micro_batch_size: MicroBatch | None
+    token_budget: MicroBatch | None
+    temperature: PositiveFloat
+    learning_rate: NonNegativeFloat  # as in TRL; with 0 the policy stays as it is
+    grading_workers: NonNegativeInt
+    reward_timeout: PositiveFloat | None
+    max_sampler_mismatch: NonNegativeFloat | None
+    dynamic_sampling_by: SignalColumn
+    precision: PrecisionOrAuto | None
 
 
 def find_contradictions(config, processes: int) -> Iterator[str]:
-    """Yield a message for each wrong setting.
-
-    Args:
-        config: a RapidConfig.
-        processes: number of processes of the run.
-    """
+    """Yield a message for each wrong setting of a RapidConfig."""
     yield from _find_parameter_errors(config)
-    yield from _find_values_out_of_bounds(config)
-    if (column := config.dynamic_sampling_by) not in (columns := get_args(SignalColumn)):
-        yield f"dynamic_sampling_by={column!r}: set it to {' or '.join(columns)}"
+    yield from _find_invalid_values(config)
     if config.auto_find_batch_size:
         yield (
             "auto_find_batch_size=True halves batches when memory runs out, which would "
             "split groups; leave it unset, and lower micro_batch_size (completions per "
             "forward and backward pass) or set it to 'auto'"
         )
-    yield from _find_precision_errors(config)
+    precision = config.precision
+    if precision is not None and (config.fp16 or config.bf16 not in (None, precision == BF16)):
+        yield (
+            f"precision={precision!r}, bf16={config.bf16}, fp16={config.fp16}: precision sets "
+            "bf16; leave bf16 and fp16 unset"
+        )
     group_size = config.num_generations or 1
     for name in ("n_step", "sampling_batch_size") if config.use_vllm else ("n_step",):
         value = getattr(config, name)
@@ -128,19 +111,6 @@ def find_contradictions(config, processes: int) -> Iterator[str]:
     yield from find_size_contradictions(config, processes)
 
 
-def _find_precision_errors(config) -> Iterator[str]:
-    """Yield a message if `precision` is unknown, or contradicts bf16 or fp16."""
-    allowed = get_args(get_args(PrecisionOrAuto)[0])
-    precision = config.precision
-    if precision not in (None, *allowed):
-        yield f"precision={precision!r}: set it to one of {', '.join(allowed)}"
-    elif precision is not None and (config.fp16 or config.bf16 not in (None, precision == BF16)):
-        yield (
-            f"precision={precision!r}, bf16={config.bf16}, fp16={config.fp16}: precision sets "
-            "bf16; leave bf16 and fp16 unset"
-        )
-
-
 def _find_parameter_errors(config) -> Iterator[str]:
     """Yield a message for each wrong parameter of the objective, or for too small eval groups."""
     try:
@@ -149,23 +119,25 @@ def _find_parameter_errors(config) -> Iterator[str]:
             # This raises ValueError if advantages need groups of two or more completions.
             config.algorithm.advantages(settings, torch.zeros(1), 1)
     except ValidationError as error:
-        for details in error.errors():
-            # An error about several parameters has no key. Its message has a prefix up to ", ".
-            key, message = ".".join(map(str, details["loc"])), details["msg"]
-            yield f"{key}={details['input']!r}: {message}" if key else message.partition(", ")[2]
+        yield from _describe_invalid_values(error)
     except ValueError as error:
         yield f"num_generations_eval=1: {error}"
 
 
-def _find_values_out_of_bounds(config) -> Iterator[str]:
-    """Yield a message for each field that is below its bound, or not finite."""
-    for name, (sign, bound) in BOUNDS.items():
-        value = getattr(config, name)
-        if value is None or value == AUTO:
-            continue
-        is_above = gt if sign == ">" else ge
-        if isinstance(value, str) or not (is_above(value, bound) and value < math.inf):
-            yield f"{name}={value}: set {name} {sign} {bound}, and finite"
+def _find_invalid_values(config) -> Iterator[str]:
+    """Yield a message for each of the `CheckedFields` whose value is not allowed."""
+    try:
+        CheckedFields(**{name: getattr(config, name) for name in CheckedFields.model_fields})
+    except ValidationError as error:
+        yield from _describe_invalid_values(error)
+
+
+def _describe_invalid_values(error: ValidationError) -> Iterator[str]:
+    """Yield a message for each invalid value. Some errors are about several, and have no key."""
+    for details in error.errors():
+        key = ".".join(map(str, details["loc"]))
+        message = details["msg"].removeprefix("Value error, ")
+        yield f"{key}={details['input']!r}: {message}" if key else message
 
 
 def _find_distribution_changes(config) -> Iterator[str]:
@@ -227,6 +199,7 @@ def _find_settings_of_other_objectives(config) -> Iterator[str]:
     # Every objective may use these two, although DAPO declares them as its parameters.
     allowed |= {"dynamic_sampling_rounds", "mask_truncated_completions"}
     allowed |= {*TRL_LOSS_FIELDS} if config.uses_trl_loss else set()
+    trl_only = explicit_trl_settings(config).keys() & TRL_LOSS_ONLY_FIELDS
     for field in fields(config):
         name, value = field.name, getattr(config, field.name)
         if name in allowed or value == field.default:
@@ -236,17 +209,10 @@ def _find_settings_of_other_objectives(config) -> Iterator[str]:
             for objective, algorithm in get_objectives().items()
             if name in algorithm.parameters_by_config_field
         ]
-        other_objectives += [TRL.name] * bool(other_objectives and name in TRL_LOSS_FIELDS)
+        if (other_objectives and name in TRL_LOSS_FIELDS) or name in trl_only:
+            other_objectives.append(TRL.name)
         if other_objectives:
             yield (
                 f"{name}={value!r}: objective='{config.objective}' has no such parameter; set "
                 f"{name}={field.default!r}, or objective to one of {', '.join(other_objectives)}"
-            )
-    for name, value in explicit_trl_settings(config).items():
-        default = config.__dataclass_fields__[name].default
-        if name in TRL_LOSS_ONLY_FIELDS and not config.uses_trl_loss and value != default:
-            yield (
-                f"{name}={value!r} shapes GRPOTrainer's own loss, which "
-                f"objective='{config.objective}' does not use; leave it at {default!r}, "
-                "or set objective='trl'"
             )

@@ -15,7 +15,7 @@ from unittest.mock import patch
 
 import torch
 from torch import Tensor
-from transformers import DynamicCache, StoppingCriteria, StoppingCriteriaList
+from transformers import DynamicCache, StoppingCriteriaList
 from transformers.cache_utils import DynamicLayer
 from transformers.generation import TemperatureLogitsWarper
 from transformers.integrations.deepspeed import is_deepspeed_zero3_enabled
@@ -250,36 +250,30 @@ def _grow_buffer(old: Tensor, tokens: int) -> Tensor:
     return buffer
 
 
-class LogpRecorder(StoppingCriteria):
-    """Records log pi, at the temperature, of the tokens that `generate` draws in its own loop.
+def generate_with_logps(
+    model, generate: Callable, temperature: float, *args, **kwargs
+) -> tuple[Any, list[Tensor]]:
+    """Call `generate`; return its output, and log pi, (T,), at the temperature, of each completion.
 
-    It is a stopping criterion that never stops sampling. `generate` calls it after each drawn
-    token.
+    `generate` calls a stopping criterion after each drawn token. This one never stops sampling.
     """
+    last_logits: dict[str, Tensor] = {}
+    logps: list[Tensor] = []  # (N,) for each position
 
-    def __init__(self, temperature: float):
-        self._temperature = temperature
-        self._logits: Tensor
-        self._logps: list[Tensor] = []  # (N,) for each position
-
-    def keep_logits(self, module, args, output) -> None:
-        """Keep the logits of the last token; a forward hook of the model."""
-        self._logits = output.logits[:, -1]
-
-    def __call__(self, input_ids, scores, **kwargs) -> Tensor:
-        self._logps.append(_score_tokens(self._logits, input_ids[:, -1], self._temperature))
+    def record_logps(input_ids: Tensor, scores, **_) -> Tensor:
+        logps.append(_score_tokens(last_logits["logits"], input_ids[:, -1], temperature))
         return torch.zeros(len(input_ids), dtype=torch.bool, device=input_ids.device)
 
-    def generate(self, model, generate: Callable, *args, **kwargs) -> tuple[Any, list[Tensor]]:
-        """Call `generate`; return its output, and log pi, (T,), of each completion."""
-        # `generate` of a PEFT model calls the base model.
-        base = model.get_base_model() if hasattr(model, "get_base_model") else model
-        hook = base.register_forward_hook(self.keep_logits)
-        try:
-            output = generate(*args, stopping_criteria=StoppingCriteriaList([self]), **kwargs)
-        finally:
-            hook.remove()
-        return output, list(torch.stack(self._logps, dim=1))
+    # `generate` of a PEFT model calls the base model.
+    base = model.get_base_model() if hasattr(model, "get_base_model") else model
+    hook = base.register_forward_hook(
+        lambda module, args, output: last_logits.update(logits=output.logits[:, -1])
+    )
+    try:
+        output = generate(*args, stopping_criteria=StoppingCriteriaList([record_logps]), **kwargs)
+    finally:
+        hook.remove()
+    return output, list(torch.stack(logps, dim=1))
 
 
 def can_decode(model, config) -> bool:
@@ -367,8 +361,9 @@ def use_decoder(
                 model, generation_config, SINGLE_PASS_SETTINGS
             ):
                 return generate(*args, **kwargs)
-            recorder = LogpRecorder(generation_config.temperature or 1)
-            output, logps = recorder.generate(model, generate, *args, **kwargs)
+            output, logps = generate_with_logps(
+                model, generate, generation_config.temperature or 1, *args, **kwargs
+            )
         policy_logps.extend(logps)
         return output
 

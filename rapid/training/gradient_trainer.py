@@ -1,8 +1,6 @@
 """Computes the gradient of a mini-batch in micro-batches that fit in memory.
 
-A mini-batch is the data of one optimizer step. A chunk is some of its groups, whose loss is
-computed together. A micro-batch is one forward and backward pass. pi is the policy, and mu the
-behaviour policy, which sampled the completions. See `rapid.training` for more terms.
+See `rapid.training` for terms.
 """
 
 import logging
@@ -84,11 +82,7 @@ class GradientTrainer(SamplingTrainer):
     def _compute_gradient(self, model, mini_batch: Batch, step: int) -> Tensor:
         """Add the gradient of a mini-batch's loss to the parameters, and return the loss, 0-d.
 
-        Args:
-            step: h, the number of optimizer steps since the policy was mu.
-
-        Raises:
-            FloatingPointError: the loss is infinite or NaN.
+        `step` is h, the number of optimizer steps since the policy was mu.
         """
         loss = self._run_with_halving(
             partial(self._run_micro_batches, model, mini_batch, step),
@@ -137,9 +131,6 @@ class GradientTrainer(SamplingTrainer):
           divided among processes;
         - otherwise log mu, or 0 if the chunk has no log mu, because the gradient does not depend on
           the values.
-
-        Args:
-            on_policy: whether the policy is still mu.
         """
         first = chunk[0]
         if "is_last" not in first:  # each process runs the chunk in one micro-batch
@@ -158,11 +149,7 @@ class GradientTrainer(SamplingTrainer):
     # The size of micro-batches --------------------------------------------------------------------
 
     def _make_chunks(self, mini_batch: Batch, step: int) -> list[Chunk]:
-        """Return the chunks that this process runs: equally many micro-batches in each process.
-
-        Args:
-            step: h, the number of optimizer steps since the policy was mu.
-        """
+        """Return the chunks that this process runs: equally many micro-batches in each process."""
         args = self.args
         # A mini-batch is as wide as the longest prompt and completion of the whole inference batch.
         width = mini_batch["prompt_ids"].size(1) + mini_batch["completion_ids"].size(1)
@@ -193,11 +180,7 @@ class GradientTrainer(SamplingTrainer):
         return chunks
 
     def _compute_micro_batch_limit(self, width: int) -> MicroBatchLimit:
-        """Return the limit of the size of micro-batches, after all halvings.
-
-        Args:
-            width: number of tokens in a row of the inference batch.
-        """
+        """Return the limit of micro-batches for rows of `width` tokens, after all halvings."""
         args, limit = self.args, self.micro_batch_limit
         if limit is None:
             completions = int(args.micro_batch_size or 1)
@@ -210,9 +193,6 @@ class GradientTrainer(SamplingTrainer):
 
         This is a whole group, except with TRL's loss. There the loss of a completion does not
         depend on its group, so that a group may be divided among processes or micro-batches.
-
-        Args:
-            width: number of tokens in a row of the inference batch.
         """
         if not (self.args.uses_trl_loss and self.model.training):
             return self.group_size
@@ -225,18 +205,14 @@ class GradientTrainer(SamplingTrainer):
     def _find_micro_batch_limit(self, batch: Batch) -> None:
         """With token_budget="auto", find the largest micro-batch that fits in memory, once.
 
-        The trials have completions of full length, because the first sampled completions may be
-        shorter than later ones.
-
-        Args:
-            batch: an inference batch, whose longest prompt is used.
+        The trials have the longest prompt of an inference batch, and completions of full length,
+        because the first sampled completions may be shorter than later ones.
         """
         if self.args.token_budget != AUTO or self.micro_batch_limit is not None:
             return
         longest_row = int(batch["prompt_mask"].sum(1).argmax())
         prompt = batch["prompt_ids"][longest_row][batch["prompt_mask"][longest_row].bool()]
         length = self.args.max_completion_length or batch["completion_ids"].size(1)
-        parameters = [p for p in self.model.parameters() if p.requires_grad]
 
         def attempt(count: int, share: float = 1.0) -> None:
             """Run `count` completions of a share of the full length forward and backward."""
@@ -251,13 +227,13 @@ class GradientTrainer(SamplingTrainer):
                 logp, _ = self._compute_completion_logps(
                     self.model, trial, per_prompt, self._shares_prompts
                 )
-            self._try_backward(logp.sum(), parameters)
+            self._try_backward(logp.sum())
 
         at_most = math.ceil(self.args.n_step / self.accelerator.num_processes)
         advice = f"lower max_completion_length ({length}), or use a device with more memory"
         if not self.args.gradient_checkpointing:
             advice = f"set gradient_checkpointing=True, {advice}"
-        count = self._find_largest_micro_batch(attempt, at_most, parameters, advice)
+        count = self._find_largest_micro_batch(attempt, at_most, advice)
         width = len(prompt) + length
         self.micro_batch_limit = MicroBatchLimit(count, count * width if self.args.pack else None)
         logger.info("micro-batches of at most %d completions of %d tokens fit", count, width)
@@ -299,9 +275,7 @@ class GradientTrainer(SamplingTrainer):
     ) -> None:
         """Add columns of log-probabilities to a mini-batch, with 0 in rows that are not run.
 
-        Args:
-            step: the step whose chunks are run: see `_make_chunks`.
-            functions: by the name of a column, the function that returns it for a chunk, (N, T).
+        By the name of a column, `functions` has the function that returns it for a chunk, (N, T).
         """
         zeros = torch.zeros_like(mini_batch["completion_ids"], dtype=self._logp_dtype)
         for name in functions:
@@ -369,13 +343,11 @@ class GradientTrainer(SamplingTrainer):
         """Return whether a prompt is computed once per group.
 
         With cast_lm_head_to_fp32 it is not, because only TRL's forward method for whole sequences
-        applies this cast.
+        applies this cast. An environment or a `rollout_func` may change the prompt of each
+        completion.
         """
-        return (
-            self.args.share_prefill
-            and self.groups_share_prompt
-            and not self.args.cast_lm_head_to_fp32
-        )
+        is_prompt_shared = self.rollout_func is None and self.environment_factories is None
+        return self.args.share_prefill and is_prompt_shared and not self.args.cast_lm_head_to_fp32
 
     def _compute_completion_logps(
         self, model, batch: Batch, rows_per_prompt: int, shares_prompt: bool

@@ -7,7 +7,7 @@ which `patch_head` solves:
 1. On a CPU, tiles are slower than whole logits, especially in bfloat16. `TokenChunks` works on
    chunks of tokens instead, each with the whole vocabulary.
 2. TRL's function reads the weights of the output layer, so that an adapter (PEFT) of this layer has
-   no effect. `OutputLayerScores` calls the layer instead.
+   no effect. `score_by_layer` calls the layer instead.
 
 In this file a chunk is some tokens of a forward pass, and a part is some tokens of a chunk.
 
@@ -16,6 +16,8 @@ Shapes: N tokens, D hidden units, V words of the vocabulary, n tokens of a chunk
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
@@ -43,12 +45,13 @@ def patch_head(model) -> AbstractContextManager:
     These are models on a CPU, and models with an adapter in the output layer.
     """
     layer = unwrap_model(model).get_output_embeddings()
-    scores: Any = CpuScores
+    score: Any = score_on_cpu
     if hasattr(layer, "base_layer"):  # a layer with an adapter of PEFT
-        scores = OutputLayerScores(layer)
-    if scores is CpuScores and layer.weight.device.type != "cpu":
+        score = partial(score_by_layer, layer)
+    elif layer.weight.device.type != "cpu":
         return nullcontext()
-    return patch.object(trl.trainer.utils, "_ChunkedLogProbFunction", scores)
+    # TRL calls `apply` of a subclass of `torch.autograd.Function`.
+    return patch.object(trl.trainer.utils, "_ChunkedLogProbFunction", SimpleNamespace(apply=score))
 
 
 class LogitTransform(NamedTuple):
@@ -79,75 +82,52 @@ class LogitTransform(NamedTuple):
         return slope * (1 - (values * self.temperature / self.cap).square())
 
 
-class CpuScores:
-    """Replaces TRL's function on a CPU."""
+def score_on_cpu(
+    hidden, weight, bias, targets, temperature, tile, cap, scale, outputs: tuple[str, ...]
+) -> Scores:
+    """Return scores of the targets: log pi and entropies, (N,), and top-1 flags.
 
-    @staticmethod
-    def apply(
-        hidden: Tensor,
-        weight: Tensor,
-        bias: Tensor | None,
-        targets: Tensor,
-        temperature: float,
-        tile: int,
-        cap: float | None,
-        scale: float,
-        outputs: tuple[str, ...],
-    ) -> Scores:
-        """Return scores of the targets: log pi and entropies, (N,), and top-1 flags.
+    A top-1 flag, (N,) bool, says whether the target is the most probable word.
 
-        A top-1 flag, (N,) bool, says whether the target is the most probable word.
-
-        Args:
-            hidden: (N, D) hidden states.
-            weight: (V, D) weights of the output layer.
-            bias: (V,).
-            targets: (N,) token ids.
-            temperature, cap, scale: see `LogitTransform`.
-            tile: words per tile of TRL's function.
-            outputs: names of what is returned besides log pi: "entropy", "is_top1".
-        """
-        if len(hidden) * len(weight) <= MAX_TILED_LOGITS and hidden.dtype != torch.float64:
-            args = (hidden, weight, bias, targets, temperature, tile, cap, scale, outputs)
-            return TRL_SCORES.apply(*args)
-        transform = LogitTransform(scale, cap, temperature)
-        logp, entropy, is_top1 = TokenChunks.apply(
-            hidden, weight, bias, targets, transform, outputs
-        )
-        return logp, entropy, None, None, is_top1
-
-
-class OutputLayerScores:
-    """Replaces TRL's function for an output layer with an adapter.
-
-    TRL calls `apply` of a subclass of `torch.autograd.Function`, which an instance replaces here.
+    Args:
+        hidden: (N, D) hidden states.
+        weight: (V, D) weights of the output layer.
+        bias: (V,), or None.
+        targets: (N,) token ids.
+        temperature, cap, scale: see `LogitTransform`.
+        tile: words per tile of TRL's function.
+        outputs: names of what is returned besides log pi: "entropy", "is_top1".
     """
+    if len(hidden) * len(weight) <= MAX_TILED_LOGITS and hidden.dtype != torch.float64:
+        args = (hidden, weight, bias, targets, temperature, tile, cap, scale, outputs)
+        return TRL_SCORES.apply(*args)
+    transform = LogitTransform(scale, cap, temperature)
+    logp, entropy, is_top1 = TokenChunks.apply(hidden, weight, bias, targets, transform, outputs)
+    return logp, entropy, None, None, is_top1
 
-    def __init__(self, layer: Any):
-        self._layer = layer
 
-    def apply(
-        self, hidden, weight, bias, targets, temperature, tile, cap, scale, outputs
-    ) -> Scores:
-        """Return what `CpuScores.apply` returns, but call the layer instead of reading its weights.
+def score_by_layer(
+    layer, hidden, weight, bias, targets, temperature, tile, cap, scale, outputs
+) -> Scores:
+    """Return what `score_on_cpu` returns, but call the layer instead of reading its weights.
 
-        Logits are computed again in the backward pass.
-        """
-        transform = LogitTransform(scale, cap, temperature)
-        size = _compute_chunk_size(hidden.dtype, len(weight))
+    Logits are computed again in the backward pass.
+    """
+    transform = LogitTransform(scale, cap, temperature)
+    size = _compute_chunk_size(hidden.dtype, len(weight))
 
-        def score(hidden_chunk: Tensor, chunk_targets: Tensor) -> tuple[Tensor, ...]:
-            products = self._layer(hidden_chunk)
-            logp_dtype = torch.promote_types(products.dtype, torch.float32)
-            logp = transform.values(products.to(logp_dtype)).log_softmax(-1)
-            entropy = -(logp.exp() * logp).nan_to_num().sum(-1)
-            is_top1 = logp.argmax(-1) == chunk_targets
-            return logp.gather(1, chunk_targets[:, None])[:, 0], entropy, is_top1
+    def score(hidden_chunk: Tensor, chunk_targets: Tensor) -> tuple[Tensor, ...]:
+        products = layer(hidden_chunk)
+        logp_dtype = torch.promote_types(products.dtype, torch.float32)
+        logp = transform.values(products.to(logp_dtype)).log_softmax(-1)
+        entropy = -(logp.exp() * logp).nan_to_num().sum(-1)
+        is_top1 = logp.argmax(-1) == chunk_targets
+        return logp.gather(1, chunk_targets[:, None])[:, 0], entropy, is_top1
 
-        chunks = zip(hidden.split(size), targets.split(size), strict=True)
-        scores = [checkpoint(score, *chunk, use_reentrant=False) for chunk in chunks]
-        logp, entropy, is_top1 = (torch.cat(column) for column in zip(*scores, strict=True))
-        return logp, entropy, None, None, is_top1
+    chunks = zip(hidden.split(size), targets.split(size), strict=True)
+    scores = [checkpoint(score, *chunk, use_reentrant=False) for chunk in chunks]
+    logp, entropy, is_top1 = (torch.cat(column) for column in zip(*scores, strict=True))
+    return logp, entropy, None, None, is_top1
 
 
 class TokenChunks(torch.autograd.Function):

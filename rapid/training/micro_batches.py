@@ -1,10 +1,7 @@
 """Splits a mini-batch into the micro-batches of each process.
 
-mini-batch     the completions of one optimizer step; the completions of a prompt are a group
-chunk          some groups of a mini-batch, whose loss is computed together
-micro-batch    one forward and backward pass: a chunk, or some rows of a chunk that is too large
-sharded chunk  a chunk whose rows are divided among the processes; a single
-               process runs every other chunk
+The rows of a sharded chunk are divided among the processes; a single process runs every other
+chunk. See `rapid.training` for other terms.
 
 A micro-batch is a dict of tensors with all rows of its chunk, since the loss needs them all. The
 column `rows_per_prompt`, 0-d, is the number of consecutive rows that have the same prompt. If a
@@ -85,8 +82,6 @@ def make_chunks(
 
     Args:
         groups: indices of the groups of the mini-batch that are run.
-        group_size: completions per group.
-        limit: the limit of the size of a micro-batch.
         processes, process: number of processes, and index of the one whose chunks are returned.
         min_micro_batches: lowest number of micro-batches, even if `groups` is empty.
         same_prompt_length: put only prompts of the same length into a chunk, unless it is sharded.
@@ -111,7 +106,7 @@ def make_chunks(
     else:
         groups_by_process = assign_groups(groups, costs, processes)
         plans = [
-            plan_chunks(process_groups, widths, group_size, limit, same_prompt_length)
+            pack_groups(process_groups, widths, group_size, limit, same_prompt_length)
             for process_groups in groups_by_process
         ]
         chunks_by_process = [
@@ -139,34 +134,11 @@ def select_local(micro_batch: Batch) -> Batch:
 # Chunks -------------------------------------------------------------------------------------------
 
 
-def plan_chunks(
-    groups: Sequence[int],
-    widths: Sequence[tuple[int, int]],
-    group_size: int,
-    limit: MicroBatchLimit,
-    same_prompt_length: bool,
-) -> list[list[int]]:
-    """Return the groups of each chunk of a process: as many as the limit allows, but at least one.
-
-    Args:
-        groups: indices of the groups that the process runs.
-        widths: for every group of the mini-batch, tokens of its prompt and of its longest
-            completion.
-    """
-    if limit.tokens is not None:
-        return pack_groups(groups, widths, group_size, limit.tokens, same_prompt_length)
-    count = 1 if same_prompt_length else max(1, limit.completions // group_size)
-    return [list(groups[i : i + count]) for i in range(0, len(groups), count)]
-
-
 def size_shard(groups: int, group_size: int, processes: int) -> int:
-    """Return how many completions each process runs if groups are sharded, else group_size.
+    """Return how many completions each process runs if `groups` are sharded, else group_size.
 
     Groups are sharded if each process has less than a group to run. The number then divides
     group_size, so that all completions of a process have the same prompt.
-
-    Args:
-        groups: number of groups to run.
     """
     smallest = max(1, -(-groups * group_size // processes))  # rounded up: no row is left over
     sizes = (size for size in range(smallest, group_size) if group_size % size == 0)
@@ -192,22 +164,32 @@ def pack_groups(
     groups: Sequence[int],
     widths: Sequence[tuple[int, int]],
     group_size: int,
-    budget: int,
+    limit: MicroBatchLimit,
     same_prompt_length: bool,
 ) -> list[list[int]]:
-    """Return chunks of groups of similar length, of at most `budget` padded tokens or of one group.
+    """Return the groups of each chunk: as many as the limit allows, but at least one.
 
-    The width of a chunk is the sum of its longest prompt and its longest completion.
+    If the limit is in tokens, chunks have groups of similar length. The width of a chunk is the sum
+    of its longest prompt and its longest completion. Otherwise groups stay in order.
+
+    Args:
+        groups: indices of the groups that a process runs.
+        widths: for every group of the mini-batch, tokens of its prompt and of its longest
+            completion.
     """
     chunks: list[list[int]] = []
     prompt = completion = 0  # widths of the last chunk
-    # From the longest to the shortest group. If prompts have to be equally long, groups are sorted
-    # by the length of the prompt first.
-    order = sorted(groups, key=lambda g: (same_prompt_length * widths[g][0], -sum(widths[g]), g))
-    for group in order:
+    if limit.packs:
+        # From the longest to the shortest group. If prompts have to be equally long, groups are
+        # sorted by the length of the prompt first.
+        groups = sorted(
+            groups, key=lambda g: (same_prompt_length * widths[g][0], -sum(widths[g]), g)
+        )
+    for group in groups:
         new_widths = (max(prompt, widths[group][0]), max(completion, widths[group][1]))
-        may_join = not same_prompt_length or widths[group][0] == prompt
-        if chunks and may_join and (len(chunks[-1]) + 1) * group_size * sum(new_widths) <= budget:
+        may_join = not same_prompt_length or (limit.packs and widths[group][0] == prompt)
+        fits = chunks and limit.allows((len(chunks[-1]) + 1) * group_size, sum(new_widths))
+        if may_join and fits:
             chunks[-1].append(group)
             prompt, completion = new_widths
         else:
@@ -302,12 +284,7 @@ def split_rows(chunk: Batch, rows: Sequence[int], limit: MicroBatchLimit) -> lis
 
 
 def make_micro_batches(chunk: Batch, rows: list[list[int]], weight: int) -> Chunk:
-    """Return a chunk's micro-batches.
-
-    Args:
-        rows: the rows of each micro-batch.
-        weight: their `local_weight`.
-    """
+    """Return a chunk's micro-batches, given the rows of each, and with this `local_weight`."""
     device = chunk["completion_ids"].device
     return [
         chunk

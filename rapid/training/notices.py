@@ -79,8 +79,7 @@ class Notices(TrainerCallback):
     ) -> None:
         """Warn about keys of messages that the chat template does not read; only in the first call.
 
-        Args:
-            render: applies the chat template to the messages of a prompt.
+        `render` applies the chat template to the messages of a prompt.
         """
         if "messages" in self._topics:
             return
@@ -91,11 +90,7 @@ class Notices(TrainerCallback):
             self._warn("keys", step, keys=", ".join(map(repr, keys)), count=len(examined))
 
     def check_lengths(self, step: int, clipped_ratio: float, count: int) -> None:
-        """Warn if all `count` completions were cut off at the length limit.
-
-        Args:
-            clipped_ratio: share of completions that were cut off.
-        """
+        """Warn if all `count` completions were cut off at the length limit."""
         if clipped_ratio == 1:
             masked = self._config.mask_truncated_completions
             effect = ", and nothing is learned from them" if masked else ""
@@ -103,11 +98,7 @@ class Notices(TrainerCallback):
             self._warn("lengths", step, count=count, limit=limit, effect=effect)
 
     def check_graded(self, step: int, batch: Batch, prompt) -> None:
-        """Warn if no group of the batch was graded.
-
-        Args:
-            prompt: prompt of the first completion.
-        """
+        """Warn if no group of the batch was graded; `prompt` is that of its first completion."""
         if not batch["graded"].any():
             count, sample = len(batch["graded"]), describe_sample(prompt)
             self._warn("graded", step, count=count, sample=sample)

@@ -17,9 +17,10 @@ from transformers.trainer_pt_utils import get_model_param_count
 from transformers.trainer_utils import has_length
 from transformers.utils.logging import WARNING, get_verbosity
 
+from rapid.artifacts.manifests import peak_memory_mb
 from rapid.text import align_columns, format_duration, format_size
 from rapid.training.caches import depends_on_padding
-from rapid.training.memory import AUTO, read_peak
+from rapid.training.memory import AUTO
 
 logger = logging.getLogger(__name__)
 
@@ -46,11 +47,6 @@ def estimate_seconds_left(batches: list[BatchTime], steps: int, steps_per_batch:
 
     The first inference batch includes what is done once in a run, and is used only if there is no
     other. The last batch is sampled and graded as a whole, even if fewer steps are taken on it.
-
-    Args:
-        batches: the inference batches so far, at least one.
-        steps: number of remaining optimizer steps.
-        steps_per_batch: number of optimizer steps on an inference batch.
     """
     typical = batches[1:] or batches
     training = fmean(batch.training for batch in typical)
@@ -70,11 +66,6 @@ class SteadyProgress(ProgressCallback):
         super().on_train_begin(args, state, control)
         if self.training_bar is not None:
             self.training_bar.initial, self.training_bar.smoothing = state.global_step, 0
-
-    def write(self, text: str) -> None:
-        """Print a text above the bar, if there is one."""
-        write = print if self.training_bar is None else self.training_bar.write
-        write(text)
 
 
 class Overview(TrainerCallback):
@@ -154,7 +145,8 @@ class Overview(TrainerCallback):
         if logger.isEnabledFor(logging.INFO):
             logger.info("%s", text)
         elif self._is_shown:
-            self._progress.write(text)
+            bar = self._progress.training_bar
+            (bar.write if bar is not None else print)(text)
 
 
 # What will be trained -----------------------------------------------------------------------------
@@ -163,9 +155,7 @@ class Overview(TrainerCallback):
 def describe_run(trainer: Any, steps: int, steps_per_epoch: int | None) -> list[tuple[str, str]]:
     """Return what a trainer is about to do, as pairs of a label and a text.
 
-    Args:
-        steps: the optimizer steps that will be taken.
-        steps_per_epoch: None if the length of the dataset is not known.
+    `steps_per_epoch` is None if the length of the dataset is not known.
     """
     args = trainer.args
     rows = [
@@ -333,11 +323,9 @@ def count_held_bytes(trainer: Any) -> int:
 
 
 def describe_peak(device: torch.device) -> str:
-    """Describe the peak of this process's memory; "" if the system does not report it."""
-    if (peak := read_peak(device)) is None:
-        return ""
+    """Describe the peak of this process's memory."""
     total = f" of {format_size(get_total_memory(device))}" if device.type == "cuda" else ""
-    return f"; peak memory {format_size(peak)}{total}"
+    return f"; peak memory {format_size(1e6 * peak_memory_mb())}{total}"
 
 
 def get_total_memory(device: torch.device) -> int:

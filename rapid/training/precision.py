@@ -9,17 +9,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+from accelerate import PartialState
 from accelerate.utils import broadcast_object_list
 
 from rapid.artifacts.files import write_text
-from rapid.processes.lifetimes import is_main_process
 
 TOKENS, HIDDEN = 512, 1024  # input of the layer that is timed
 REPEATS = 7  # number of measurements, of which the fastest counts
 # bfloat16 is chosen if it is at least 1.1 times as fast as float32, which is more exact.
 MIN_SPEEDUP = 1.1
-# Other processes look for the choice of the first process every POLL_SECONDS, for WAIT_SECONDS.
-POLL_SECONDS, WAIT_SECONDS = 0.2, 120.0
 
 
 class Rates(NamedTuple):
@@ -83,20 +81,14 @@ def choose_precision(file: Path) -> str:
 
     Args:
         file: stores the choice, so that a resumed run keeps it.
-
-    Raises:
-        TimeoutError: the first process has not chosen within `WAIT_SECONDS`.
     """
-    if is_main_process() and not file.exists():
-        rates = measure_rates("cuda" if torch.cuda.is_available() else "cpu")
-        print(f"precision: auto chose {rates.preferred} ({rates})")
-        write_text(file, rates.preferred)
-    deadline = time.monotonic() + WAIT_SECONDS
-    while not file.exists():
-        if time.monotonic() > deadline:
-            raise TimeoutError(
-                f"{file}: the first process did not choose a precision within {WAIT_SECONDS:.0f} "
-                "seconds: see its log, or set precision to float32 or bfloat16"
-            )
-        time.sleep(POLL_SECONDS)
-    return file.read_text(encoding="utf-8")
+    choice: list[Any] = [None]
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    if PartialState(cpu=device == "cpu").is_main_process:
+        if not file.exists():
+            rates = measure_rates(device)
+            print(f"precision: auto chose {rates.preferred} ({rates})")
+            write_text(file, rates.preferred)
+        choice = [file.read_text(encoding="utf-8")]
+    broadcast_object_list(choice)
+    return choice[0]

@@ -1,8 +1,4 @@
-"""Gathers sampled completions and log-probabilities from all processes.
-
-A chunk is groups of completions whose loss is computed together. The rows of a sharded chunk are
-divided among the processes: see `rapid.training.micro_batches`.
-"""
+"""Gathers sampled completions and log-probabilities from all processes."""
 
 from accelerate import Accelerator
 from torch import Tensor

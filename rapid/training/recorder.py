@@ -69,8 +69,7 @@ class StepRecorder(TrainerCallback, ExportableState):
     def write_progress_to(self, file: Path, total_steps: int) -> None:
         """Write a line to a file for each past step, and from now on for each step that is logged.
 
-        Args:
-            total_steps: number of steps of the whole run.
+        `total_steps` is the number of steps of the whole run.
         """
         self._progress_file = file
         file.unlink(missing_ok=True)

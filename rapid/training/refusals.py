@@ -29,9 +29,7 @@ _SHORT_REPR.maxstring = _SHORT_REPR.maxother = 80
 def find_refused_arguments(args, arguments: dict) -> Iterator[str]:
     """Yield a message for each of GRPOTrainer's arguments that RapidTrainer does not support.
 
-    Args:
-        args: the `RapidConfig`.
-        arguments: all arguments of the trainer by name.
+    `args` is the `RapidConfig`, and `arguments` has all arguments of the trainer by name.
     """
     dataset = arguments.get("train_dataset")
     columns = getattr(dataset, "column_names", None) or ()  # unknown for some streams
@@ -97,9 +95,7 @@ def describe_sample(prompt, completion=None) -> str:
 def refuse_prompts(prompts: Sequence, ids: Sequence[Sequence[int]], config) -> None:
     """Refuse prompts that have no tokens, or that leave no room for a completion.
 
-    Args:
-        ids: token ids of each prompt.
-        config: the model's configuration.
+    `config` is the model's configuration.
 
     Raises:
         ValueError: a prompt is refused.
@@ -130,8 +126,7 @@ def refuse_completions(prompts: Sequence, ids: Sequence[Sequence[int]]) -> None:
 def check_rollouts(rollout_func: Callable, use_logps: bool = False) -> Callable:
     """Wrap a `rollout_func` so that completions without tokens are refused.
 
-    Args:
-        use_logps: also refuse `logprobs` that cannot be log mu.
+    With `use_logps`, `logprobs` that cannot be log mu are refused too.
     """
 
     def call_and_check(prompts, trainer):
@@ -190,8 +185,7 @@ def refuse_rewards(
 def refuse_weights(model, args, state, smallest: bool = False) -> None:
     """Raise FloatingPointError if trained weights are infinite or NaN.
 
-    Args:
-        smallest: test only the smallest trained tensor, which is fast.
+    With `smallest` only the smallest trained tensor is tested, which is fast.
     """
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     if smallest:

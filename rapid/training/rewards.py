@@ -83,11 +83,9 @@ class StreamedRewards:
         self._futures: dict[int, Future] = {}
 
     def submit(self, row: int, example: dict, completion, completion_ids: list[int]) -> None:
-        """Start to grade a completion if this has not been started yet.
+        """Start to grade row `row` of the batch if this has not been started yet.
 
-        Args:
-            row: index of the completion in the batch.
-            example: row of the dataset with its prompt.
+        `example` is the row of the dataset with its prompt.
         """
         if row not in self._futures:
             self._futures[row] = self._pool.submit(self._grade, example, completion, completion_ids)
@@ -117,9 +115,6 @@ class StreamedRewards:
         """Warn once if a function gives all completions of a batch the same reward.
 
         Such a function may compare completions, but here each call has only one.
-
-        Args:
-            rewards: (N, functions).
         """
         are_equal = ((rewards == rewards[:1]) | (rewards.isnan() & rewards[:1].isnan())).all(0)
         if self._has_warned or len(rewards) < 2 or not are_equal.any():
@@ -162,13 +157,11 @@ class StreamedRewards:
         for name, function in zip(self._names, self._functions, strict=True):
             with note_on_error(f"{name} of {describe_sample(example['prompt'], completion)}"):
                 try:
-                    (reward,) = self._call(name, function, columns)
+                    limit = self._limit
+                    (reward,) = (
+                        limit.call(name, function, columns) if limit else function(**columns)
+                    )
                 except RewardTimeout:
                     return [math.nan] * len(self._functions)
                 rewards.append(math.nan if reward is None else float(reward))
         return rewards
-
-    def _call(self, name: str, function: Callable, columns: dict[str, Any]) -> Any:
-        if self._limit is None:
-            return function(**columns)
-        return self._limit.call(name, function, columns)

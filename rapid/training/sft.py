@@ -69,7 +69,6 @@ class MicroBatchSFTTrainer(SavingTrainer, MicroBatchTrainer, SFTTrainer):
         """Return how many demonstrations of the greatest length fit in a micro-batch."""
         rows: Any = self.train_dataset
         longest = max(rows, key=lambda row: len(row["input_ids"]))
-        parameters = [p for p in self.model.parameters() if p.requires_grad]
 
         def attempt(count: int, share: float) -> None:
             """Run `count` copies of a share of the longest demonstration forward and backward."""
@@ -78,7 +77,7 @@ class MicroBatchSFTTrainer(SavingTrainer, MicroBatchTrainer, SFTTrainer):
             inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "use_cache": False}
             with self.compute_loss_context_manager(), patch_head(self.model):
                 output = self.model(**inputs, labels=ids, fused_lm_head=True)
-            self._try_backward(output.log_probs.sum(), parameters)
+            self._try_backward(output.log_probs.sum())
 
         device, at_most = self.accelerator.device, self.args.per_device_train_batch_size
         advice = (
@@ -86,7 +85,7 @@ class MicroBatchSFTTrainer(SavingTrainer, MicroBatchTrainer, SFTTrainer):
             "checkpointing: true in sft, share the run among more GPUs "
             "(compute.processes), or use larger ones"
         )
-        return self._find_largest_micro_batch(attempt, at_most, parameters, advice)
+        return self._find_largest_micro_batch(attempt, at_most, advice)
 
 
 def build_sft_trainer(

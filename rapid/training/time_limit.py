@@ -137,38 +137,30 @@ class TimeLimit:
             TimeoutError: too many consecutive calls took too long.
         """
         thread = vars(self._local).pop("thread", None) or CallThread()
-        loggers = CallLoggers(columns)
-        future = thread.submit(functools.partial(function, **columns | loggers.arguments))
+        loggers, has_timed_out = limit_loggers(columns)
+        future = thread.submit(functools.partial(function, **columns | loggers))
         if wait([future], self._seconds).done:
             self._local.thread = thread
             self._consecutive_timeouts[name] = 0
             return future.result()
-        loggers.are_enabled = False
+        has_timed_out.set()
         state = f"It is still running, at {thread.describe_location()}"
         self._raise_timeout(name, columns, state)
 
     async def call_async(self, name: str, function: Callable, columns: dict[str, Any]) -> Any:
         """Do what `call` does, for an async function."""
-        loggers = CallLoggers(columns)
-        task = asyncio.ensure_future(function(**columns | loggers.arguments))
+        loggers, has_timed_out = limit_loggers(columns)
+        task = asyncio.ensure_future(function(**columns | loggers))
         done, _ = await asyncio.wait([task], timeout=self._seconds)
         if done:
             self._consecutive_timeouts[name] = 0
             return task.result()
-        loggers.are_enabled = False
+        has_timed_out.set()
         task.cancel()  # do not wait for the task: it may ignore the request
         self._raise_timeout(name, columns, "Its cancellation was requested")
 
     def _raise_timeout(self, name: str, columns: dict[str, Any], state: str) -> NoReturn:
-        """Count and log a call that took too long, and raise an error.
-
-        Args:
-            state: what the call is doing now, for the messages.
-
-        Raises:
-            RewardTimeout: always, unless there were too many consecutive timeouts.
-            TimeoutError: there were too many.
-        """
+        """Count and log a call that took too long, and raise an error: see `call`."""
         completions = columns["completions"]
         with self._lock:
             self._timed_out_completions[name] += len(completions)
@@ -217,13 +209,12 @@ class TimeLimit:
         return call_limited
 
 
-class CallLoggers:
-    """TRL's `log_extra` and `log_metric` for one call. They do nothing once it has timed out."""
+def limit_loggers(columns: dict[str, Any]) -> tuple[dict[str, Any], threading.Event]:
+    """Return TRL's `log_extra` and `log_metric` for one call, and an event that disables them."""
+    has_timed_out = threading.Event()
 
-    def __init__(self, columns: dict[str, Any]):
-        self.are_enabled = True
-        names = columns.keys() & {"log_extra", "log_metric"}
-        self.arguments = {name: self._limit_logger(columns[name]) for name in names}
+    def limit(log: Callable) -> Callable:
+        return lambda *values, **named: None if has_timed_out.is_set() else log(*values, **named)
 
-    def _limit_logger(self, log: Callable) -> Callable:
-        return lambda *values, **named: log(*values, **named) if self.are_enabled else None
+    names = columns.keys() & {"log_extra", "log_metric"}
+    return {name: limit(columns[name]) for name in names}, has_timed_out

@@ -219,11 +219,7 @@ class RapidTrainer(GradientTrainer):
         return loss * share
 
     def _add_token_means(self, micro_batch: Batch, logp: Tensor, entropy: Tensor | None) -> None:
-        """Add a micro-batch's entropy and sampler mismatch to the means over tokens of the step.
-
-        Args:
-            logp, entropy: (n, t), of the rows that this process runs.
-        """
+        """Add a micro-batch's entropy and sampler mismatch to the means over tokens of the step."""
         local = select_local(micro_batch)  # the rows that this process runs
         tokens = batches.loss_mask(micro_batch).sum().clamp(min=1)  # of the whole chunk
         mask = batches.loss_mask(local)

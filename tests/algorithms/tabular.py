@@ -1,12 +1,8 @@
 """A policy whose outcomes can be enumerated, so that expectations of losses are exact.
 
 There are two prompts. A completion is two tokens of three: nine outcomes for each prompt.
-
-    python -m tests.algorithms.tabular      prints the bias of each estimator
 """
 
-import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -103,51 +99,3 @@ def compute_expected_gradient(
 
 def assert_same_gradient(actual: Tensor, expected: Tensor) -> None:
     torch.testing.assert_close(actual, expected, rtol=0, atol=1e-12)
-
-
-def compute_bias(problem: TabularProblem, group_size: int, **settings) -> tuple[float, float]:
-    """Return |mean estimate - true gradient| / |true gradient|, and the cosine between them."""
-    gradient = compute_true_gradient(problem).flatten()
-    mean = compute_expected_gradient(problem, group_size, **settings).flatten()
-    return (
-        ((mean - gradient).norm() / gradient.norm()).item(),
-        torch.cosine_similarity(mean, gradient, dim=0).item(),
-    )
-
-
-def list_settings() -> Iterator[dict]:
-    """Yield settings without clipping, then with both ways of clipping at each eta."""
-    yield {"eta": math.inf, "clip": "both"}
-    for clip in ("advantage", "both"):
-        for eta in ETAS:
-            yield {"eta": eta, "clip": clip}
-
-
-def render_table() -> str:
-    """Return a table of relative biases and cosines of the plain and leave-one-out estimates."""
-    lines = []
-    for name, staleness in STALENESS_LEVELS.items():
-        problem = build_problem(staleness)
-        mean_log_weight = (problem.probability * problem.log_weight.abs()).sum(1).mean()
-        lines.append(
-            f"{name}: E|log w| = {mean_log_weight:.2f}, largest w = {problem.weight.max():.2f}"
-        )
-        lines.append(f"{'':>25}{'plain':>16}{'leave-one-out':>18}")
-        lines.append(f"{'N_k':>5}  {'clip':9}{'eta':>5}" + "".join(f"{'bias':>12}{'cos':>7}" * 2))
-        for group_size in (2, 3):
-            for setting in list_settings():
-                plain = compute_bias(problem, group_size, **setting)
-                leave_one_out = compute_bias(problem, group_size, **setting, baseline="others")
-                clip = "none" if math.isinf(setting["eta"]) else setting["clip"]
-                lines.append(
-                    f"{group_size:5}  {clip:9}{setting['eta']:5}"
-                    + "".join(
-                        f"{bias:12.4f}{cosine:7.3f}" for bias, cosine in (plain, leave_one_out)
-                    )
-                )
-        lines.append("")
-    return "\n".join(lines)
-
-
-if __name__ == "__main__":
-    print(render_table())

@@ -1,7 +1,4 @@
-"""The expectation of rapid_loss's estimate, enumerated over all groups, matches formulas.
-
-`python -m tests.algorithms.tabular` prints the biases.
-"""
+"""The expectation of rapid_loss's estimate, enumerated over all groups, matches formulas."""
 
 import math
 
@@ -18,20 +15,12 @@ from tests.algorithms.tabular import (
     compute_outcome_logps,
     compute_score_mean,
     compute_true_gradient,
-    render_table,
 )
 
 each_staleness = pytest.mark.parametrize("staleness", STALENESS_LEVELS.values())
 each_group_size = pytest.mark.parametrize("group_size", [2, 3])
 each_clip = pytest.mark.parametrize("clip", ["advantage", "both"])
 each_eta = pytest.mark.parametrize("eta", [*ETAS, math.inf])
-
-
-def test_table_of_biases_has_a_row_per_setting():
-    assert (
-        len(render_table().splitlines())
-        == len(STALENESS_LEVELS) * (4 + 2 * (1 + 2 * len(ETAS))) - 1
-    )
 
 
 def test_true_gradient_matches_finite_differences():
@@ -135,35 +124,3 @@ def test_clipping_in_both_gives_gradient_of_clipped_weights(staleness, group_siz
         value = ((group_size - 1) * value + c * problem.rewards) / group_size
     mean = compute_expected_gradient(problem, group_size, eta=eta, clip="both", baseline=baseline)
     assert_same_gradient(mean, compute_score_mean(problem, c * (problem.rewards - value)))
-
-
-# Incomplete groups --------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("seed", [0, 1, 2])
-def test_dropping_incomplete_groups_keeps_gradient_direction(seed):
-    """30 % of rewards are missing at random. Baselines of fewer completions have more bias.
-
-    Without incomplete groups, the mean is that of complete groups times a constant.
-    """
-    problem, missing_rate, group_size = build_problem(STALENESS_LEVELS["stale"], seed), 0.3, 3
-    true = compute_true_gradient(problem).flatten()
-    means = {
-        n: compute_expected_gradient(problem, n, eta=2.0, clip="advantage").flatten()
-        for n in (1, 2, group_size)
-    }
-    probabilities = {
-        n: math.comb(group_size, n)
-        * (1 - missing_rate) ** n
-        * missing_rate ** (group_size - n)
-        * n
-        / group_size
-        for n in means
-    }
-    mean_with_incomplete = sum(probabilities[n] * means[n] for n in means)
-    cosine_without, cosine_with = (
-        torch.cosine_similarity(gradient, true, dim=0)
-        for gradient in (means[group_size], mean_with_incomplete)
-    )
-    print(f"cosine with the true gradient: dropped {cosine_without:.2f}, kept {cosine_with:.2f}")
-    assert cosine_with < cosine_without - 0.05

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from rapid.algorithms import ALGORITHMS, LATER_ALGORITHMS
+from rapid.algorithms import ALGORITHMS
 from rapid.algorithms.base import LossInputs
 from rapid.algorithms.dppo import DppoParameters
 from rapid.algorithms.m2po import find_outliers
@@ -111,22 +111,6 @@ def test_values_at_a_bound_are_not_clipped():
     assert ALGORITHMS["tis"].loss(TisParameters(cap=1.0), on_policy)[1]["clip_fraction"] == 0
     certain = inputs._replace(logp=torch.zeros(12, 5), behavior_logp=torch.full((12, 5), -math.inf))
     assert ALGORITHMS["dppo"].loss(DppoParameters(divergence=1), certain)[1]["clip_fraction"] == 0
-
-
-def test_objective_does_not_depend_on_micro_batches():
-    """Means over micro-batches of whole groups, weighted by share, are the mean over the step."""
-    for algorithm in LATER_ALGORITHMS:
-        inputs = draw_batch(3)
-        settings = algorithm.parameters and algorithm.parameters()
-        total = torch.zeros((), dtype=torch.float64)
-        for start in range(0, len(LENGTHS), GROUP_SIZE):
-            rows = slice(start, start + GROUP_SIZE)
-            part = LossInputs(*(tensor[rows] for tensor in inputs[:5]), GROUP_SIZE)
-            share = {"sequence": GROUP_SIZE / len(LENGTHS), "token": part.mask.sum() / sum(LENGTHS)}
-            total = total + algorithm.loss(settings, part)[0] * share[algorithm.mean_over]
-        loss = algorithm.loss(settings, inputs)[0]
-        gradient, expected = (torch.autograd.grad(value, inputs.logp)[0] for value in (total, loss))
-        torch.testing.assert_close(gradient, expected, rtol=1e-12, atol=1e-15)
 
 
 # By enumeration -----------------------------------------------------------------------------------

@@ -41,23 +41,3 @@ def test_values_at_padding_do_not_matter(name, toy_model, tmp_path):
         for trainer_class in (loops.ScriptedTrainer, InfiniteAtPadding)
     )
     assert torch.equal(loops.get_weights(reference), loops.get_weights(padded))
-
-
-def test_gradient_of_one_large_step_is_mean_of_h_steps(toy_model, tmp_path):
-    """`pg,n_step=16` samples what `pg-H4` samples with N_step = 4, and takes one step, not four.
-
-    With a learning rate of 0, its gradient is the mean of those of the four steps.
-    """
-    settings = {
-        "trainer_class": loops.RecordingTrainer,
-        "learning_rate": 0.0,
-        "micro_batch_size": 4,
-    }
-    single_step, four_steps = (
-        loops.train_rapid(toy_model, tmp_path, "pg", H=h, n_step=16 // h, max_steps=h, **settings)
-        for h in (1, 4)
-    )
-    assert single_step._batch_tokens == four_steps._batch_tokens > 0
-    gradient, expected = single_step.gradients[0], torch.stack(four_steps.gradients).mean(0)
-    assert len(four_steps.gradients) == 4
-    assert (gradient - expected).norm() <= loops.ROUNDING * expected.norm() > 0

@@ -14,7 +14,7 @@ from transformers import DynamicCache, GenerationConfig
 from transformers.cache_utils import DynamicLayer
 
 from rapid.training.caches import CACHE, get_text_config, has_virtual_tokens
-from rapid.training.generation import Decoder, LogpRecorder, PreallocatedLayer, use_decoder
+from rapid.training.generation import Decoder, PreallocatedLayer, generate_with_logps, use_decoder
 from tests.training.conformance.adapters import build_adapter_config
 from tests.training.conformance.families import build_untrained
 
@@ -78,10 +78,9 @@ def test_transformers_cache_layers_can_be_replaced(llama):
 
 def test_transformers_calls_stopping_criteria_after_each_forward_pass(llama):
     """transformers: a criterion is called after the forward pass from which a token was drawn."""
-    logps = LogpRecorder(1.0)
     config = GenerationConfig(**DEFAULTS, do_sample=True, top_k=0)
     inputs = {"input_ids": IDS, "attention_mask": torch.ones_like(IDS), "generation_config": config}
-    output, drawn = logps.generate(llama, llama.generate, **inputs)
+    output, drawn = generate_with_logps(llama, llama.generate, 1.0, **inputs)
     scored = llama(output).logits[:, 5:-1].log_softmax(-1)
     expected = scored.gather(2, output[:, 6:, None])[..., 0]
     torch.testing.assert_close(torch.stack(drawn), expected, rtol=0, atol=1e-5)

@@ -50,7 +50,8 @@ def count_tokens(groups) -> int:
 
 
 def test_packing_keeps_budget_with_little_padding():
-    packed = pack_groups(range(40), WIDTHS, 4, 400, same_prompt_length=False)
+    limit = MicroBatchLimit(1, tokens=400)
+    packed = pack_groups(range(40), WIDTHS, 4, limit, same_prompt_length=False)
     assert sorted(group for groups in packed for group in groups) == list(range(40))
     assert all(len(groups) == 1 or count_tokens(groups) <= 400 for groups in packed)
     assert all(
@@ -70,8 +71,8 @@ def test_packing_keeps_budget_with_little_padding():
 def test_groups_of_similar_length_share_a_chunk(
     widths, group_size, budget, same_prompt_length, packed
 ):
-    groups = range(len(widths))
-    assert pack_groups(groups, widths, group_size, budget, same_prompt_length) == packed
+    groups, limit = range(len(widths)), MicroBatchLimit(1, tokens=budget)
+    assert pack_groups(groups, widths, group_size, limit, same_prompt_length) == packed
 
 
 def test_groups_are_assigned_once_with_balanced_loads():

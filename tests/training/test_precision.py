@@ -177,7 +177,7 @@ def test_choice_of_a_run_is_kept(monkeypatch, tmp_path):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"precision": "float16"}, "precision='float16': set it to one of float32, bfloat16, auto"),
+        ({"precision": "float16"}, "precision='float16': Input should be 'float32', 'bf"),
         ({"precision": "float32", "bf16": True}, "precision='float32', bf16=True"),
         ({"precision": "bfloat16", "fp16": True}, "precision='bfloat16', bf16=None, fp16=True"),
     ],

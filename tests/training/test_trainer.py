@@ -73,20 +73,6 @@ def test_sampler_log_mu_matches_forward_pass(toy_model, tmp_path):
     )
 
 
-def test_reused_log_mu_needs_no_forward_pass(toy_model, tmp_path):
-    counts = {}
-    for reuse in (True, False):
-        settings = {"skip_zero_groups": False, "share_prefill": False}
-        trainer = build_trainer(toy_model, tmp_path, reuse_logp=reuse, **settings)
-        grad_flags = []
-        trainer.model.model.register_forward_hook(
-            lambda *_, flags=grad_flags: flags.append(torch.is_grad_enabled())
-        )
-        trainer.train()
-        counts[reuse] = grad_flags.count(False)
-    assert counts[True] == counts[False] - PROMPTS  # one per group
-
-
 @pytest.mark.parametrize("objective", ["rapid", "dapo"])
 def test_micro_batch_size_does_not_change_training(toy_model, tmp_path, objective):
     small, large = (

@@ -76,26 +76,18 @@ def print_completions(
     """Print a table of prompts and completions with TRL's function, made fit for a terminal.
 
     TRL prints texts in full, but cuts a text without spaces after one line. It prints "nan" for
-    the reward of a completion that was not graded.
-
-    Args:
-        prompts, completions: texts, or lists of messages.
-        rewards: of each reward function, by name; NaN where it returned None.
-        advantages: of the completions.
-        step: number of the optimizer step, for the title.
-        num_samples: how many random rows to print; None prints all.
-        extra: further columns, by name.
+    the reward of a completion that was not graded. The arguments are those of TRL's function.
     """
     Table = utils.Table  # exists, because TRL prints the table only if rich is installed
     numbers = {
         name: [NOT_GRADED if math.isnan(value) else f"{value:.2f}" for value in column]
         for name, column in {**rewards, "Advantage": advantages}.items()
     }
-    extra_columns = {name: shorten_entries(column) for name, column in (extra or {}).items()}
+    extra_columns = {name: _shorten([*column]) for name, column in (extra or {}).items()}
     with patch.object(Table, "add_column", partialmethod(Table.add_column, overflow="fold")):
         utils.print_prompt_completions_sample(
-            shorten_entries(prompts),
-            shorten_entries(completions),
+            _shorten([*prompts]),
+            _shorten([*completions]),
             rewards={},
             advantages=None,
             step=step,
@@ -104,13 +96,8 @@ def print_completions(
         )
 
 
-def shorten_entries(column: Sequence[Any]) -> list[Any]:
-    """Return a column of texts or lists of messages, with each text shortened and escaped."""
-    return [_shorten(entry) for entry in column]
-
-
 def _shorten(entry: Any) -> Any:
-    """Return an entry with the same structure, and shortened texts."""
+    """Return an entry, or a list of entries, with each text shortened and escaped."""
     if isinstance(entry, list):
         return [_shorten(part) for part in entry]
     if isinstance(entry, dict):

@@ -1,8 +1,4 @@
-"""GRPOTrainer's own loss (objective "trl"), computed on RapidTrainer's micro-batches.
-
-A micro-batch is the completions of one forward and backward pass. A mini-batch is the data of one
-optimizer step, and is run in one or more micro-batches: see `rapid.training.micro_batches`.
-"""
+"""GRPOTrainer's own loss (objective "trl"), computed on RapidTrainer's micro-batches."""
 
 import math
 from typing import Any

@@ -5,9 +5,9 @@ and accumulates gradients over several calls. Here one call runs all micro-batch
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import nullcontext
-from copy import copy
+from copy import deepcopy
 from typing import Any, TypeVar
 
 import torch
@@ -19,8 +19,9 @@ from rapid.training.memory import AUTO, find_largest_batch, is_out_of_memory, re
 
 logger = logging.getLogger(__name__)
 Result = TypeVar("Result")
-# Attributes that TRL updates in each forward pass, and that a repeated pass would count twice.
-TRL_COUNTERS = ("_total_train_tokens", "_entropy_window_stats")
+# Attributes that TRL updates in each forward pass, and that a repeated pass would count twice:
+# metrics, tokens, and a window of entropies.
+TRL_COUNTERS = ("_metrics", "_total_train_tokens", "_entropy_window_stats")
 
 
 class MicroBatchTrainer(Trainer):
@@ -30,7 +31,6 @@ class MicroBatchTrainer(Trainer):
         passes: forward and backward passes that this process has made.
     """
 
-    _metrics: dict[str, Any]
     passes = 0
     halvings = 0  # how often the limit of micro-batches was halved because memory ran out
     _largest_micro_batch = 0  # of a step, in rows; a single row cannot be halved
@@ -46,10 +46,6 @@ class MicroBatchTrainer(Trainer):
         processes exchange gradients in the last micro-batch of a step only, except with DeepSpeed,
         which exchanges them in each micro-batch. DeepSpeed would also divide the loss by
         gradient_accumulation_steps, which `scale_wrt_gas=False` prevents.
-
-        Args:
-            last: whether this is the last micro-batch of its optimizer step.
-            kwargs: further arguments of `compute_loss`.
         """
         deepspeed = self._uses_deepspeed
         self.accelerator.gradient_state._set_sync_gradients(last)
@@ -65,15 +61,11 @@ class MicroBatchTrainer(Trainer):
     ) -> Result:
         """Return `work()`, called again with halved micro-batches each time that memory runs out.
 
-        With several processes the error is raised instead: the other processes would wait for this
-        one in an exchange of gradients.
-
-        Args:
-            work: runs micro-batches of a size that depends on `halvings`.
-            discard_results: discards what the interrupted work has computed, except for TRL's
-                metrics and counts, which this method restores.
+        `discard_results` discards what the interrupted work has computed, except for TRL's metrics
+        and counts, which this method restores. With several processes the error is raised instead:
+        the other processes would wait for this one in an exchange of gradients.
         """
-        counts = self._copy_counts()
+        counts = deepcopy({name: vars(self)[name] for name in TRL_COUNTERS if name in vars(self)})
         while True:
             try:
                 return work()
@@ -82,7 +74,7 @@ class MicroBatchTrainer(Trainer):
                 if is_distributed or self._largest_micro_batch <= 1 or not is_out_of_memory(error):
                     raise
             discard_results()
-            self._restore_counts(counts)
+            vars(self).update(deepcopy(counts))
             release_memory()
             self.halvings += 1
             if self.halvings == 1:
@@ -96,42 +88,24 @@ class MicroBatchTrainer(Trainer):
                     AUTO,
                 )
 
-    def _copy_counts(self) -> dict[str, Any]:
-        """Copy what TRL changes in each forward pass: metrics, tokens, a window of entropies."""
-        metrics = {name: list(values) for name, values in self._metrics["train"].items()}
-        counters = {name: copy(vars(self)[name]) for name in TRL_COUNTERS if name in vars(self)}
-        return {"metrics": metrics, "counters": counters}
-
-    def _restore_counts(self, counts: dict[str, Any]) -> None:
-        """Restore what `_copy_counts` returned."""
-        self._metrics["train"].clear()
-        self._metrics["train"].update({n: list(v) for n, v in counts["metrics"].items()})
-        vars(self).update({name: copy(value) for name, value in counts["counters"].items()})
-
     def _find_largest_micro_batch(
         self,
         attempt: Callable[[int, float], None],
         at_most: int,
-        parameters: Sequence[Tensor],
         advice: str,
     ) -> int:
         """Return how many rows of full length fit in a micro-batch of every process.
 
-        Args:
-            attempt, at_most: see `rapid.training.memory.find_largest_batch`.
-            parameters: the parameters that are trained.
-            advice: end of the error message.
-
-        Raises:
-            MemoryError: in this process or another, not even one row fits.
+        See `find_largest_batch`. If not even one row fits, `advice` ends the error message.
         """
         # Allocate gradients: they take memory from the second micro-batch of a step on. Memory for
         # Adam's state, which the first step allocates, is reserved below.
+        parameters = self._list_trained_parameters()
         for parameter in parameters:
             parameter.grad = torch.full_like(parameter, 0.0)
         count, problem = 0, "in another process not even one completion fits"
         try:
-            reserved = self._estimate_optimizer_bytes(parameters)
+            reserved = self._estimate_optimizer_bytes()
             count = find_largest_batch(attempt, at_most, self.accelerator.device, reserved)
         except MemoryError as error:
             problem = str(error)
@@ -142,7 +116,7 @@ class MicroBatchTrainer(Trainer):
             raise MemoryError(f"{problem}: {advice}")
         return count
 
-    def _try_backward(self, loss: Tensor, parameters: Sequence[Tensor]) -> None:
+    def _try_backward(self, loss: Tensor) -> None:
         """Run a backward pass without an exchange of gradients with other processes.
 
         The number of trials may differ between processes, so that an exchange would not end.
@@ -155,9 +129,13 @@ class MicroBatchTrainer(Trainer):
             raise ValueError(
                 "use_reentrant=True does not work with 'auto' in several processes: leave it unset"
             )
-        torch.autograd.grad(loss, parameters, allow_unused=True)
+        torch.autograd.grad(loss, self._list_trained_parameters(), allow_unused=True)
 
-    def _estimate_optimizer_bytes(self, parameters: Sequence[Tensor]) -> float:
+    def _list_trained_parameters(self) -> list[Tensor]:
+        model: Any = self.model
+        return [parameter for parameter in model.parameters() if parameter.requires_grad]
+
+    def _estimate_optimizer_bytes(self) -> float:
         """Return the bytes of the state that Adam allocates in its first step: two per parameter.
 
         Returns 0 for other optimizers, and for a state that is allocated already, as by DeepSpeed.
@@ -165,4 +143,4 @@ class MicroBatchTrainer(Trainer):
         is_adam = "adam" in str(self.args.optim).lower()
         if not is_adam or self._uses_deepspeed or getattr(self.optimizer, "state", None):
             return 0.0
-        return sum(2.0 * p.numel() * p.element_size() for p in parameters)
+        return sum(2.0 * parameter.nbytes for parameter in self._list_trained_parameters())

@@ -114,14 +114,6 @@ class SamplingTrainer(
         return PhaseClock()
 
     @property
-    def groups_share_prompt(self) -> bool:
-        """Return whether all completions of a group have the same prompt.
-
-        An environment or a `rollout_func` may change the prompt of each completion.
-        """
-        return self.rollout_func is None and self.environment_factories is None
-
-    @property
     def group_size(self) -> int:
         """N_group: completions per prompt in training or evaluation, by the model's mode."""
         return self.num_generations if self.model.training else self.num_generations_eval

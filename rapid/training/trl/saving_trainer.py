@@ -50,11 +50,7 @@ def describe_damage(checkpoint: Path) -> str:
 
 
 def find_newest_checkpoint(folder: Path, delete_damaged: bool = False) -> Path | None:
-    """Return the newest intact checkpoint of a folder, and print what is wrong with newer ones.
-
-    Args:
-        delete_damaged: delete the damaged newer ones.
-    """
+    """Return the newest intact checkpoint of a folder, and print what is wrong with newer ones."""
     matches = [(CHECKPOINT_NAME.fullmatch(path.name), path) for path in folder.glob("checkpoint-*")]
     by_step = sorted(((int(match[1]), path) for match, path in matches if match), reverse=True)
     for _, checkpoint in by_step:

@@ -33,6 +33,7 @@ def resolve_sizes(config, processes: int) -> None:
         if size is not None and not isinstance(size, Integral)
     ]:
         raise ValueError("\n".join(errors))
+    vars(config).update({name: int(size) for name, size in named_sizes.items() if size is not None})
     per_device = config.per_device_train_batch_size or DEFAULT_PER_DEVICE
     uses_trl_sizes = bool(
         config.per_device_train_batch_size
@@ -76,38 +77,29 @@ def _count_steps(config) -> int:
 
 def find_size_contradictions(config, processes: int) -> Iterator[str]:
     """Yield a message for each of TRL's batch sizes that contradicts n_step and H."""
-    accumulation, n_step, steps = config.gradient_accumulation_steps, config.n_step, config.H
+    accumulation, n_step, H = config.gradient_accumulation_steps, config.n_step, config.H
+    iterations, sampled = config.num_iterations, config.generation_batch_size
     per_process = (config.per_device_train_batch_size or DEFAULT_PER_DEVICE) * accumulation
     is_set = config.per_device_train_batch_size or accumulation != 1
-    if is_set and per_process != -(-n_step // processes):  # rounded up
-        yield (
-            f"per_device_train_batch_size={per_process // accumulation} * "
-            f"gradient_accumulation_steps={accumulation} completions in each of "
-            f"{processes} process(es) do not make n_step={n_step}: leave n_step or both "
-            "of these unset. micro_batch_size is the number of completions in one "
-            "forward and backward pass"
-        )
-    micro_batches, sampled = _count_micro_batches(config), config.generation_batch_size
-    if micro_batches and not _sizes_agree(micro_batches, steps * accumulation, steps):
-        yield (
-            f"steps_per_generation={config.steps_per_generation} * "
-            f"num_iterations={config.num_iterations} micro-batches per inference batch do "
-            f"not make H={steps} optimizer steps of "
-            f"gradient_accumulation_steps={accumulation}: leave steps_per_generation or H "
-            "unset"
-        )
-    if sampled and not _sizes_agree(sampled * config.num_iterations, steps * n_step, steps):
-        yield (
-            f"generation_batch_size={sampled} * num_iterations={config.num_iterations} "
-            f"completions do not make H={steps} optimizer steps of n_step={n_step}: leave "
-            "generation_batch_size or H unset"
-        )
-    if not (micro_batches or sampled) and config.num_iterations not in (1, steps):
-        yield (
-            f"num_iterations={config.num_iterations} does not make H={steps} optimizer steps of an "
-            "inference batch; leave num_iterations at 1, or H unset. To use each completion "
-            "several times, set reuse"
-        )
+    micro_batches = _count_micro_batches(config)
+    contradictions = {  # by the names of TRL's sizes
+        ("per_device_train_batch_size", "gradient_accumulation_steps"): is_set
+        and per_process != -(-n_step // processes),  # rounded up
+        ("steps_per_generation", "num_iterations"): micro_batches
+        and not _sizes_agree(micro_batches, H * accumulation, H),
+        ("generation_batch_size", "num_iterations"): sampled
+        and not _sizes_agree(sampled * iterations, H * n_step, H),
+        ("num_iterations",): not (micro_batches or sampled) and iterations not in (1, H),
+    }
+    for names, is_contradiction in contradictions.items():
+        if is_contradiction:
+            set_names = [name for name in names if getattr(config, name) is not None]
+            sizes = ", ".join(f"{name}={getattr(config, name)}" for name in set_names)
+            yield (
+                f"{sizes}: GRPOTrainer's sizes contradict n_step={n_step}, H={H} with {processes} "
+                "process(es): leave either unset. micro_batch_size is the number of completions in "
+                "a forward and backward pass, and reuse how often each completion is used"
+            )
 
 
 def _sizes_agree(size: int, expected: int, steps: int) -> bool:
@@ -125,9 +117,6 @@ def set_trl_sizes(config, processes: int, check: Callable[[], None]) -> None:
     other. It also requires that the completions of a step divide evenly among the processes. Here
     only those of an inference batch (H * n_step) have to, so the check is run as if an inference
     batch were one step.
-
-    Args:
-        check: GRPOConfig's `__post_init__`.
     """
     sizes = {
         "per_device_train_batch_size": -(-config.n_step // processes),

@@ -204,5 +204,5 @@ def test_environments_give_rewards_and_are_graded_as_a_batch(toy_model, tmp_path
     call = CALL.replace("double", "increment").replace("number", "step")
     trainer.model.generate = script_turns(trainer.processing_class, [["no", call] * (N_STEP // 2)])
     trainer.train()
-    assert not trainer.groups_share_prompt
+    assert not trainer._shares_prompts
     assert trainer.last_pass[1]["rewards"].tolist() == [0, 3] * (N_STEP // 2)
