@@ -3,20 +3,17 @@
 What it shows: `map` makes prompts from a dataset on the hub. Answers are compared by value and not
 as text: \\boxed{1/2} is correct if the answer is 0.5. The same script trains on several GPUs, with
 the same results up to rounding: accelerate starts it once for each. The processes share each batch,
-so that n_step counts the completions of all of them. With --vllm, vLLM samples in these processes.
-Its engine has the precision and the weights of the policy.
+so that n_step counts the completions of all of them.
 
 Run:      pip install 'rapid-rl[graders]'
           python gsm8k.py
 GPUs:     with four, pip install deepspeed, and then
           accelerate launch --num_processes 4 --use_deepspeed --zero_stage 2 gsm8k.py
-vLLM:     pip install 'rapid-rl[graders,vllm]'
-          python gsm8k.py --vllm
 Prints:   mean reward: X in the first batch, Y in the last
 Takes:    not measured yet. It is meant for one GPU
 Smoke:    python gsm8k.py --smoke, 12 seconds of CPU time (AMD EPYC). In two processes: the command
           for four GPUs with DS_ACCELERATOR=cpu, --num_processes 2 and --smoke, 23 seconds of CPU
-          time, and 75 the first time, when DeepSpeed compiles. With --vllm and vLLM's CPU build: 39
+          time, and 75 the first time, when DeepSpeed compiles
 """
 
 import argparse
@@ -33,7 +30,6 @@ parser = argparse.ArgumentParser(description="Train on GSM8K with math_reward.")
 parser.add_argument("--model", default="Qwen/Qwen2.5-0.5B-Instruct")
 parser.add_argument("--output", default="output/gsm8k")
 parser.add_argument("--max_steps", type=int, default=400)
-parser.add_argument("--vllm", action="store_true", help="sample with vLLM")
 parser.add_argument("--smoke", action="store_true", help="a tiny model and a few steps")
 arguments = parser.parse_args()
 
@@ -47,13 +43,6 @@ settings: dict[str, Any] = {
     "logging_steps": 8,
     "gradient_checkpointing": False,
 }
-if arguments.vllm:
-    settings |= {
-        "use_vllm": True,
-        "vllm_mode": "colocate",
-        "vllm_gpu_memory_utilization": 0.3,  # its share of the GPU's memory
-        "vllm_max_model_length": 1024,  # tokens of prompt and completion
-    }
 if arguments.smoke:
     from smoke import load_dataset, shrink
 

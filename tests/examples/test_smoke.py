@@ -34,7 +34,8 @@ def run_here(name: str, *options: str) -> dict:
 @pytest.mark.parametrize(
     "arguments",
     [
-        *([name] for name in EXAMPLES),
+        # vLLM needs a process of its own.
+        *([name] for name in sorted({*EXAMPLES} - {"vllm_colocate.py"})),
         ["grpo_then_rapid.py", "--rapid"],
         ["lean_proofs.py", "--dataset", "cat-searcher/minif2f-lean4"],
     ],
@@ -76,17 +77,16 @@ def test_logged_logps_are_those_of_the_behaviour_policy(capsys):
 @pytest.mark.slow
 def test_example_with_vllm_prints_what_its_head_promises(tmp_path):
     pytest.importorskip("vllm")
-    example = EXAMPLES["gsm8k.py"]
+    example = EXAMPLES["vllm_colocate.py"]
     variables = {"VLLM_CPU_KVCACHE_SPACE": "1", "PYTHONPATH": str(ROOT), **NOT_COMPILED}
-    options = "--vllm", "--smoke", "--output", tmp_path / "output"
-    process = python(example.path, *options, **variables)
+    process = python(example.path, "--smoke", "--output", tmp_path / "output", **variables)
     assert not example.find_missing_lines(process.stdout)
 
 
 def test_example_with_vllm_says_that_vllm_is_missing():
     """These tests keep TRL from importing vLLM."""
     with pytest.raises(ImportError, match=r"vLLM is not available"):
-        run_here("gsm8k.py", "--vllm")
+        run_here("vllm_colocate.py")
 
 
 def run_and_write_output(folder: Path) -> None:
