@@ -1,19 +1,13 @@
 """Grade-school mathematics: GSM8K from the hub, with answers graded by math_reward.
 
 What it shows: `map` makes prompts from a dataset on the hub. Answers are compared by value and not
-as text: \\boxed{1/2} is correct if the answer is 0.5. The same script trains on several GPUs, with
-the same results up to rounding: accelerate starts it once for each. The processes share each batch,
-so that n_step counts the completions of all of them.
+as text: \\boxed{1/2} is correct if the answer is 0.5.
 
 Run:      pip install 'rapid-rl[graders]'
           python gsm8k.py
-GPUs:     with four, pip install deepspeed, and then
-          accelerate launch --num_processes 4 --use_deepspeed --zero_stage 2 gsm8k.py
 Prints:   mean reward: X in the first batch, Y in the last
 Takes:    not measured yet. It is meant for one GPU
-Smoke:    python gsm8k.py --smoke, 12 seconds of CPU time (AMD EPYC). In two processes: the command
-          for four GPUs with DS_ACCELERATOR=cpu, --num_processes 2 and --smoke, 23 seconds of CPU
-          time, and 75 the first time, when DeepSpeed compiles
+Smoke:    python gsm8k.py --smoke, 12 seconds of CPU time (AMD EPYC)
 """
 
 import argparse
@@ -35,7 +29,7 @@ arguments = parser.parse_args()
 
 settings: dict[str, Any] = {
     "H": 8,  # optimizer steps per sampled batch
-    "n_step": 32,  # completions per optimizer step, over all processes
+    "n_step": 32,  # completions per optimizer step
     "num_generations": 8,  # completions per question
     "micro_batch_size": "auto",  # the largest micro-batch that fits into memory
     "max_completion_length": 300,
@@ -62,6 +56,5 @@ trainer = RapidTrainer(
 trainer.train()
 trainer.save_model()
 
-if trainer.accelerator.is_main_process:
-    rewards = [row["reward"] for row in trainer.state.log_history if row.get("reward") is not None]
-    print(f"mean reward: {rewards[0]:.2f} in the first batch, {rewards[-1]:.2f} in the last")
+rewards = [row["reward"] for row in trainer.state.log_history if row.get("reward") is not None]
+print(f"mean reward: {rewards[0]:.2f} in the first batch, {rewards[-1]:.2f} in the last")

@@ -1,6 +1,7 @@
 """Every example runs with --smoke and prints what its head promises."""
 
 import os
+import re
 import runpy
 import sys
 from contextlib import redirect_stdout
@@ -31,11 +32,14 @@ def run_here(name: str, *options: str) -> dict:
     return runpy.run_path(str(EXAMPLES[name].path), run_name="__main__")
 
 
+# Examples that need processes of their own; the tests of these names run them.
+OWN_PROCESSES = {"vllm_colocate.py", "four_gpus.py"}
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
-        # vLLM needs a process of its own.
-        *([name] for name in sorted({*EXAMPLES} - {"vllm_colocate.py"})),
+        *([name] for name in sorted({*EXAMPLES} - OWN_PROCESSES)),
         ["grpo_then_rapid.py", "--rapid"],
         ["lean_proofs.py", "--dataset", "cat-searcher/minif2f-lean4"],
     ],
@@ -91,22 +95,22 @@ def test_example_with_vllm_says_that_vllm_is_missing():
 
 def run_and_write_output(folder: Path) -> None:
     with open(folder / f"{os.environ['RANK']}.txt", "w") as file, redirect_stdout(file):
-        run_here("gsm8k.py")
+        run_here("four_gpus.py")
 
 
 def test_example_in_two_processes_prints_what_its_head_promises(tmp_path):
     fork_processes(2, run_and_write_output, tmp_path)
     first, second = ((tmp_path / f"{rank}.txt").read_text() for rank in range(2))
-    assert ", 2 processes" in first
-    assert not EXAMPLES["gsm8k.py"].find_missing_lines(first)
+    assert "processes: 2 (MULTI_CPU)" in first
+    promised = first.replace("MULTI_CPU", "DEEPSPEED")
+    assert not EXAMPLES["four_gpus.py"].find_missing_lines(promised)
     assert "processes" not in second and "mean reward" not in second
 
 
 @pytest.mark.slow
 def test_launch_command_of_head_runs_on_two_cpus(tmp_path):
-    example = EXAMPLES["gsm8k.py"]
-    command = example.read_field("GPUs")[1].replace("_processes 4", "_processes 2")
-    program, *options = command.split()
+    example = EXAMPLES["four_gpus.py"]
+    program, *options = example.run_command.replace("_processes 4", "_processes 2").split()
     assert program == "accelerate"
     assert options[-1] == example.path.name
     process = python(
@@ -115,4 +119,4 @@ def test_launch_command_of_head_runs_on_two_cpus(tmp_path):
         DS_ACCELERATOR="cpu",
     )
     assert not example.find_missing_lines(process.stdout)
-    assert ", 2 processes" in process.stdout
+    assert re.search(r"^processes: 2 ", process.stdout, re.MULTILINE)
