@@ -51,9 +51,8 @@ def find_asked_forms(question: str) -> frozenset[str]:
     The set contains "shape" if it asks for a certain shape, such as a fraction or a factored
     polynomial, and "simplest" if it asks for the simplest form.
     """
-    text = question.lower()
     patterns = {"shape": SHAPE_WORDS, "simplest": SIMPLEST_FORM_WORDS}
-    return frozenset(form for form, pattern in patterns.items() if pattern.search(text))
+    return frozenset(form for form in patterns if patterns[form].search(question.lower()))
 
 
 def parse_base(text: str) -> int:
