@@ -3,7 +3,6 @@
 A unit is a set of names with exponents: square feet per hour is {("ft", 2), ("h", -1)}.
 """
 
-import functools
 import itertools
 import re
 from collections import Counter
@@ -165,12 +164,11 @@ class AskedUnits(NamedTuple):
     apples.
     """
 
-    measures: frozenset[Unit]
-    counted: frozenset[str]
-    words: frozenset[str]
+    measures: set[Unit]
+    counted: set[str]
+    words: set[str]
 
 
-@functools.lru_cache(maxsize=1024)
 def find_asked_units(question: str) -> AskedUnits:
     """Return the units that a question asks for, as in "how many inches" and "in dollars"."""
     text = extract_prose(question)
@@ -189,9 +187,7 @@ def find_asked_units(question: str) -> AskedUnits:
         for phrase in NAMED_UNITS.findall(text):
             if unit := read_unit(" ".join(itertools.takewhile(is_measure_word, phrase.split()))):
                 measures.add(unit)
-    return AskedUnits(
-        frozenset(measures), frozenset(counted - NON_UNIT_STEMS), frozenset(words - NON_UNIT_STEMS)
-    )
+    return AskedUnits(measures, counted - NON_UNIT_STEMS, words - NON_UNIT_STEMS)
 
 
 def is_measure_word(word: str) -> bool:
@@ -200,8 +196,7 @@ def is_measure_word(word: str) -> bool:
     return word in POWER_WORDS or word == "per" or is_measure
 
 
-@functools.lru_cache(maxsize=1024)
-def find_mentioned_measures(question: str) -> frozenset[str]:
+def find_mentioned_measures(question: str) -> set[str]:
     """Return the measures that a question mentions, as words or after a number."""
     in_text = " ".join(re.findall(r"\\(?:text|mbox|mathrm)\{([^{}]*)\}", question)).lower()
     words = set(extract_prose(question).split()) | set(re.findall("[a-z]+", in_text))
@@ -213,7 +208,7 @@ def find_mentioned_measures(question: str) -> frozenset[str]:
         if stem in MEASURES_BY_STEM
     }
     marked = {name for name, mark in MEASURE_MARKS.items() if re.search(mark, question)}
-    return frozenset(measures | marked | {"unit"})
+    return measures | marked | {"unit"}
 
 
 def extract_prose(question: str) -> str:
