@@ -190,13 +190,13 @@ def has_separator(collection: Tree, text: str) -> bool:
     return any(kind(part) == "SEPARATOR" and text in part for part in collection.children)
 
 
-def repeats_equation(question_chain: Formula, answer: Tree) -> bool:
-    """Return whether the answer repeats an equation of the question, up to a factor."""
-    if not (is_equation(question_chain) and is_equation(answer)):
-        return False
-    if not all(map(has_value, (*operands(question_chain), *operands(answer)))):
-        return False
-    return is_proportional(subtract_sides(question_chain), subtract_sides(answer))
+def repeats_equation(formula: Formula, equation: Tree) -> bool:
+    """Return whether a formula is an equation that differs from `equation` only by a factor."""
+    return (
+        is_equation(formula)
+        and all(map(has_value, (*operands(formula), *operands(equation))))
+        and is_proportional(subtract_sides(formula), subtract_sides(equation))
+    )
 
 
 def subtract_sides(equation: Tree) -> Expr:
