@@ -103,10 +103,10 @@ class MathGrader:
         if not answer:
             return verdicts.build_verdict(verdicts.NO_ANSWER)
         gold, answer = _to_plain_line(problem.answer), _to_plain_line(answer)
-        if gold and answer == gold:  # equal texts pass, even if the grammar cannot parse them
-            return verdicts.build_verdict(verdicts.PASSED)
         if not gold:
             return verdicts.build_verdict(verdicts.WRONG_ANSWER)
+        if answer == gold:  # equal texts pass, even if the grammar cannot parse them
+            return verdicts.build_verdict(verdicts.PASSED)
         if len(answer) > limits.MATH_CHARACTERS:
             return verdicts.build_verdict(verdicts.UNPARSABLE)
         with self._lock:

@@ -145,4 +145,3 @@ def transcribe_question(question: str) -> Iterator[str]:
                 f"{a}{first_operator}{b}{second_operator}{c}",
                 f"({a}{first_operator}{b}){second_operator}{c}",
             )
-    yield from re.findall(r"\$(.*?)\$", question)

@@ -46,25 +46,21 @@ def main() -> None:
     child = None
     with contextlib.suppress(ConnectionError), socket.socket(fileno=0) as connection:
         for line in connection.makefile():
-            if line == "\n":  # from a new grader, which gets a new child
-                if child:
-                    child.end()
+            is_new_grader = line == "\n"
+            # Between requests the child sends nothing, so a readable link means that it has ended.
+            if child and (is_new_grader or select.select([child.link], [], [], 0)[0]):
+                child.end()
                 child = None
+            if is_new_grader:
                 connection.sendall(b"ready")
                 continue
-            # Between requests the child sends nothing, so a readable link means that it has ended.
-            if child and select.select([child.link], [], [], 0)[0]:
-                child.end()
-                child = None
             child = child or Child(connection, memory)
             reason = child.ask(line, connection)
-            if not reason:
-                reason, child = child.end(), None
+            # The child has ended, or has filled its memory. A new child starts with empty caches.
+            if reason in ("", "memory"):
+                reason_of_end, child = child.end(), None
+                reason = reason or reason_of_end
             connection.sendall(reason.encode())
-            # The child's caches may fill its memory. A new child starts with empty caches.
-            if child and reason == "memory":
-                child.end()
-                child = None
     if child:
         child.end()
 

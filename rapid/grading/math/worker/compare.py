@@ -56,8 +56,7 @@ def is_right(gold: str, answer: str, question: str) -> bool:
     gold, answer = clean_latex(gold, is_list), clean_latex(answer, is_list)
     if gold == answer:
         return True
-    # The second value of `parse_numeral`, the base, is 0 if the text is not a number in a base.
-    if parse_numeral(gold)[1] or parse_numeral(answer.rpartition("=")[2])[1]:
+    if parse_numeral(gold) or parse_numeral(answer.rpartition("=")[2]):
         return is_same_numeral(gold, answer, question)
     question_words = frozenset(extract_prose(question).split())
     gold_text, gold_unit = split_unit(gold, question_words)
@@ -84,10 +83,8 @@ def is_right(gold: str, answer: str, question: str) -> bool:
 def get_right_side(text: str, question: str) -> str:
     """Return the right side of an equation that cannot be parsed as a whole.
 
-    The left side must be words, as in "area" = 5, or a formula that the question asks for.
-
-    Raises:
-        Unreadable: the left side is something else, or there is no `=`.
+    Raise Unreadable unless the left side is words, as in "area" = 5, or a formula that the question
+    asks for.
     """
     left_side, _, right_side = text.rpartition("=")
     is_asked_for = normalize_spelling(left_side) in map(
@@ -109,13 +106,13 @@ def normalize_spelling(text: str) -> str:
     return text.lower() if re.search("[a-zA-Z]{3,}", text) else text
 
 
-def parse_numeral(text: str) -> tuple[str, int]:
-    """Return the digits and the base of a number such as 1101_2; "" and 0 for other text."""
+def parse_numeral(text: str) -> tuple[str, int] | None:
+    """Return the digits and the base of a number such as 1101_2; None for other text."""
     match = NUMERAL.fullmatch(text.strip())
     with contextlib.suppress(ValueError):  # B2_3 is not a number: digits must be below the base
         if match and parse_base(match[2]) and int(match[1], parse_base(match[2])) >= 0:
             return match[1].lstrip("0") or "0", parse_base(match[2])
-    return "", 0
+    return None
 
 
 def is_same_numeral(gold: str, answer: str, question: str) -> bool:
@@ -124,18 +121,13 @@ def is_same_numeral(gold: str, answer: str, question: str) -> bool:
     A number without a base has the base that the question asks for, which is 10 by default.
     """
     *sides, last = map(str.strip, answer.split("="))
-    gold_digits, gold_base = (
-        parse_numeral(gold) if parse_numeral(gold)[1] else (gold, find_asked_base(question))
-    )
-    answer_digits, answer_base = (
-        parse_numeral(last) if parse_numeral(last)[1] else (last, gold_base)
-    )
+    gold_numeral = parse_numeral(gold) or (gold, find_asked_base(question))
+    answer_numeral = parse_numeral(last) or (last, gold_numeral[1])
     # In x = 69_16 = 1101001_2 the last side is the answer. Each other side must be a letter, or a
     # number with a base that has the same value.
-    sides = [side for side in sides if not re.fullmatch("[a-zA-Z]", side)]
-    return (answer_digits, answer_base) == (gold_digits, gold_base) and all(
-        parse_numeral(side)[1] and int(*parse_numeral(side)) == int(gold_digits, gold_base)
-        for side in sides
+    numerals = [parse_numeral(side) for side in sides if not re.fullmatch("[a-zA-Z]", side)]
+    return answer_numeral == gold_numeral and all(
+        numeral and int(*numeral) == int(*gold_numeral) for numeral in numerals
     )
 
 
@@ -146,9 +138,6 @@ def is_same_percent(
 
     If the question asks for percent, 30 is the same as 30%. Otherwise 0.3 is the same as 30%, if
     the question is about a share such as a probability.
-
-    Args:
-        is_gold_percentage: whether the known answer is the percentage.
     """
     if asks_percent(question):
         return is_same(gold, answer, question)
@@ -156,9 +145,8 @@ def is_same_percent(
     # A share is between 0 and 1, so an integer without a unit is taken as a mistake.
     if find_asked_forms(question) or value(number).is_Integer or not SHARE_WORDS.search(question):
         return False
-    if value(percentage) != 100 * value(number):
-        return False
-    return not find_unevaluated(answer) - find_unevaluated(gold)
+    is_equal = value(percentage) == 100 * value(number)
+    return is_equal and find_unevaluated(answer) <= find_unevaluated(gold)
 
 
 def can_have_unit(formula: Formula) -> bool:

@@ -24,7 +24,7 @@ from formula import (
     value,
 )
 from lark import Token
-from sympy import Expr, Rational
+from sympy import Rational
 
 
 def number_style(formula: Formula) -> str:
@@ -35,8 +35,7 @@ def number_style(formula: Formula) -> str:
     """
     if is_negated(formula):
         term = formula.children[1]
-        # -(-5) and -(2 + 3) are not single numbers.
-        return "" if "-" in tokens(term)[:1] or kind(term) == "sum" else number_style(term)
+        return "" if tokens(term)[0] == "-" else number_style(term)  # -(-5) is not a single number
     if kind(formula) == "NUMBER":
         return "integer" if is_integer(formula) else "decimal"
     match factors(formula):
@@ -199,7 +198,9 @@ def find_unevaluated_in_product(formula: Formula) -> Iterator[str]:
     surds = [
         [value(factor) for factor in side if is_surd(factor)] for side in (dividends, divisors)
     ]
-    if max(map(len, surds)) > 1 or (all(surds) and not are_coprime(*surds)):
+    if max(map(len, surds)) > 1 or (
+        all(surds) and sympy.gcd(*(prod(side) ** 2 for side in surds)) != 1
+    ):
         yield "product of roots"
     all_factors = [factor for _, factor in factors(formula)]
     # Without letters, a product with a sum such as sqrt(3)(1 + sqrt(2)) could be multiplied out.
@@ -234,11 +235,6 @@ def is_surd(factor: Formula) -> bool:
     """Return whether a factor is a root, or a power with a fraction for its exponent."""
     is_power = kind(factor) == "power" and value(factor.children[1]).is_Rational
     return kind(factor) == "root" or (is_power and not value(factor.children[1]).is_Integer)
-
-
-def are_coprime(dividends: list[Expr], divisors: list[Expr]) -> bool:
-    """Return whether the squares of two products of square roots have no common factor."""
-    return sympy.gcd(prod(dividends) ** 2, prod(divisors) ** 2) == 1
 
 
 def is_quotient(formula: Formula) -> bool:
@@ -333,11 +329,10 @@ def is_simplified_root(surd: Formula) -> bool:
     # sympy simplifies a root: it takes out `number`, and writes the rest with the smallest index,
     # which is the denominator of the exponent.
     number, rest = value(surd).as_coeff_Mul()
-    index = 2  # of a square root
-    if kind(surd) == "power" or len(surd.children) == 2:
-        # Child 1 of a power is its exponent, child 0 of a root with an index is the index.
-        index = value(surd.children[kind(surd) == "power"])
-        index = index.q if kind(surd) == "power" else index
+    if kind(surd) == "power":
+        index = value(surd.children[1]).q
+    else:
+        index = value(surd.children[0]) if len(surd.children) == 2 else 2
     exponent = rest.as_base_exp()[1]
     return number == 1 and (not exponent.is_Rational or exponent.q == index)
 
@@ -350,7 +345,5 @@ def is_irreducible(factor: Formula) -> bool:
         irreducible_factors = sympy.factor_list(value(factor))[1]
     except sympy.PolynomialError:  # the sum has quotients in it
         return True
-    return (
-        numeric_content(factor) == 1
-        and sum(multiplicity for _, multiplicity in irreducible_factors) == 1
-    )
+    multiplicities = [multiplicity for _, multiplicity in irreducible_factors]
+    return numeric_content(factor) == 1 and multiplicities == [1]

@@ -87,8 +87,8 @@ ARGUMENT_COUNTS = {  # numbers of arguments of commands
     "\\frac": 2, "\\binom": 2, "\\root": 2, "\\sqrt": 1, "\\overline": 1, "^": 1, "_": 1,
 }  # fmt: skip
 # A bar (|) opens an absolute value if it follows one of these tokens.
-BEFORE_OPENING_BAR = frozenset("+-=<>({[,*/&|") | {
-    "", "\\{", "\\leq", "\\geq", "\\cdot", "\\times", "\\pm",
+BEFORE_OPENING_BAR = frozenset("+-=<>({[,*/&") | {
+    "", "\\{", "\\lvert", "\\leq", "\\geq", "\\cdot", "\\times", "\\pm",
 }  # fmt: skip
 
 
@@ -175,7 +175,7 @@ def add_braces(tokens: list[str]) -> str:
                 opens = previous in BEFORE_OPENING_BAR or not open_bars
                 open_bars += 1 if opens else -1
                 token = "\\lvert" if opens else "\\rvert"
-            previous = token if token != "\\lvert" else "|"
+            previous = token
             if token == "{":
                 due.append(0)
             elif token == "}":

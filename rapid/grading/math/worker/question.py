@@ -44,16 +44,14 @@ BASE_WORDS = "two three four five six seven eight nine ten eleven twelve"
 BASES = {word: base for base, word in enumerate(BASE_WORDS.split(" "), 2)}
 
 
-@functools.lru_cache(maxsize=256)
-def find_asked_forms(question: str) -> frozenset[str]:
+def find_asked_forms(question: str) -> set[str]:
     """Return which forms a question asks for.
 
     The set contains "shape" if it asks for a certain shape, such as a fraction or a factored
     polynomial, and "simplest" if it asks for the simplest form.
     """
-    text = question.lower()
     patterns = {"shape": SHAPE_WORDS, "simplest": SIMPLEST_FORM_WORDS}
-    return frozenset(form for form, pattern in patterns.items() if pattern.search(text))
+    return {form for form in patterns if patterns[form].search(question.lower())}
 
 
 def parse_base(text: str) -> int:

@@ -39,6 +39,7 @@ from statements import (
     find_named_values,
     find_variables,
     has_separator,
+    is_equation,
     is_name,
     is_proportional,
     is_rounded,
@@ -73,9 +74,8 @@ def is_same(gold: Formula, answer: Formula, question: str) -> bool:
     elif not uses_name_of_question(answer, question):
         return False
     gold, answer = normalize(gold), normalize(answer)
-    named_values = [find_named_values(formula) for formula in (gold, answer)]
-    if any(named_values):
-        return is_same_named(gold, answer, named_values, question)
+    if find_named_values(gold) or find_named_values(answer):
+        return is_same_named(gold, answer, question)
     if kind(gold) == "chain":
         return is_same_chain(gold, answer, question)
     if kind(answer) == "chain":
@@ -85,14 +85,9 @@ def is_same(gold: Formula, answer: Formula, question: str) -> bool:
     if kind(gold) in COLLECTION_KINDS or kind(answer) in COLLECTION_KINDS:
         return is_same_collection(gold, answer, question)
     # Infinity, and constants such as the empty set, have no value to compare.
-    if (
-        sign_of_infinity(gold)
-        or sign_of_infinity(answer)
-        or "CONSTANT" in (kind(gold), kind(answer))
-    ):
-        return sign_of_infinity(gold) == sign_of_infinity(answer) and (
-            bool(sign_of_infinity(gold)) or gold == answer
-        )
+    gold_sign, answer_sign = sign_of_infinity(gold), sign_of_infinity(answer)
+    if gold_sign or answer_sign or "CONSTANT" in (kind(gold), kind(answer)):
+        return gold == answer or gold_sign == answer_sign != ""
     return is_same_number(gold, answer, question)
 
 
@@ -223,35 +218,28 @@ def is_permutation(
     return True
 
 
-def is_same_named(
-    gold: Formula, answer: Formula, named_values: list[dict[Formula, Formula]], question: str
-) -> bool:
+def is_same_named(gold: Formula, answer: Formula, question: str) -> bool:
     """Return whether values with names, such as x = 1, y = 2, are the same.
 
     If only the answer has names, the values are compared in the order in which the question lists
     the names, or else in their alphabetical order. If only the known answer has names, they are
     compared in its order.
-
-    Args:
-        named_values: the values by name, of the known answer and of the answer; {} for a formula
-            without names.
     """
-    gold_values, answer_values = named_values
+    gold_values, answer_values = find_named_values(gold), find_named_values(answer)
     if gold_values and answer_values:
         return gold_values.keys() == answer_values.keys() and all(
             is_same(gold_values[name], answer_values[name], question) for name in gold_values
         )
     if gold_values:
         return is_same_collection(Tree("tuple", list(gold_values.values())), answer, question)
-    order = next(
+    names = next(
         (
             operands(part)
             for part in read_formulas(question)
             if kind(part) == "tuple" and set(operands(part)) == set(answer_values)
         ),
-        None,
+        sorted(answer_values, key=lambda name: str(name).strip("\\")),
     )
-    names = order or sorted(answer_values, key=lambda name: str(name).strip("\\"))
     values = Tree("tuple", [answer_values[name] for name in names])
     gold = Tree("tuple", operands(gold)) if kind(gold) in ("list", "tuple") else gold
     return is_same_collection(gold, values, question)
@@ -262,21 +250,19 @@ def is_same_chain(gold: Tree, answer: Formula, question: str) -> bool:
     sides, relations = operands(gold), gold.children[1::2]
     # The same sides and relations. The sides of an equation may be swapped.
     if kind(answer) == "chain" and answer.children[1::2] == relations:
-        orders = (
-            [operands(answer), operands(answer)[::-1]]
-            if {*relations} == {"="}
-            else [operands(answer)]
-        )
+        orders = [operands(answer)]
+        if {*relations} == {"="}:
+            orders.append(orders[0][::-1])
         if any(all(map(is_same_side, sides, order, repeat(question))) for order in orders):
             return True
-    if relations != ["="] or (kind(answer) == "chain" and answer.children[1::2] != ["="]):
+    if not is_equation(gold):
         return False
-    # From here on the known answer is an equation with two sides.
     left_side, right_side = sides
     if kind(answer) != "chain":
         return is_name(left_side) and is_same(right_side, answer, question)
-    chains = [formula for formula in read_formulas(question) if kind(formula) == "chain"]
-    if any(repeats_equation(chain, answer) for chain in chains):
+    if not is_equation(answer) or any(
+        repeats_equation(formula, answer) for formula in read_formulas(question)
+    ):
         return False
     # Another equation is right if it is the known answer times a number, except in these cases: the
     # known answer gives the value of a name (x = 5); it defines a function or a name that is also

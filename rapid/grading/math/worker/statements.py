@@ -18,9 +18,8 @@ MINUS_ONE = Tree("sum", [Token("SIGN", "-"), Token("NUMBER", "1")])
 # Kinds of intervals. The index is 2 if the left end is included, plus 1 if the right end is.
 INTERVAL_KINDS = ("open_interval", "left_open_interval", "right_open_interval", "closed_interval")
 # Kinds of formulas that have elements. The order of the elements matters only in ORDERED_KINDS.
-UNORDERED_KINDS = {"list", "set", "union"}
 ORDERED_KINDS = {"tuple", "matrix", "row", *INTERVAL_KINDS}
-COLLECTION_KINDS = UNORDERED_KINDS | ORDERED_KINDS
+COLLECTION_KINDS = ORDERED_KINDS | {"list", "set", "union"}
 
 
 def normalize(formula: Formula) -> Formula:
@@ -89,24 +88,19 @@ def has_letters(bound: Formula) -> bool:
 
 def find_named_values(formula: Formula) -> dict[Formula, Formula]:
     """Return the values by name in x = 1, y = 2 or in (x, y) = (1, 2); {} for other formulas."""
-    if kind(formula) == "chain" and formula.children[1::2] == ["="]:
-        names, values = operands(formula)
-        if any(kind(part) != "NAME" for part in operands(names)):
-            return {}
-        if kind(names) == kind(values) == "tuple" and len(operands(names)) == len(operands(values)):
-            return dict(zip(operands(names), operands(values), strict=True))
-    parts = operands(formula) if kind(formula) == "list" else []
-    by_name = {operands(part)[0]: operands(part)[-1] for part in parts if is_named_value(part)}
-    return by_name if len(by_name) == len(parts) > 1 else {}
+    if is_equation(formula) and set(map(kind, operands(formula))) == {"tuple"}:
+        names, values = map(operands, operands(formula))
+        is_named = len(names) == len(values) and set(map(kind, names)) == {"NAME"}
+        return dict(zip(names, values, strict=True)) if is_named else {}
+    sides = [operands(part) for part in operands(formula) if is_equation(part)]
+    by_name = {left: right for left, right in sides if is_name(left)}
+    is_list = kind(formula) == "list" and len(by_name) == len(operands(formula))
+    return by_name if is_list else {}
 
 
-def is_named_value(formula: Formula) -> bool:
-    """Return whether a formula is an equation with a name on the left side."""
-    return (
-        kind(formula) == "chain"
-        and formula.children[1::2] == ["="]
-        and is_name(formula.children[0])
-    )
+def is_equation(formula: Formula) -> bool:
+    """Return whether a formula is an equation with two sides."""
+    return kind(formula) == "chain" and formula.children[1::2] == ["="]
 
 
 def is_rounded(exact: Formula, decimal: Formula) -> bool:
@@ -196,13 +190,13 @@ def has_separator(collection: Tree, text: str) -> bool:
     return any(kind(part) == "SEPARATOR" and text in part for part in collection.children)
 
 
-def repeats_equation(question_chain: Tree, answer: Tree) -> bool:
-    """Return whether the answer repeats an equation of the question, up to a factor."""
-    if any(chain.children[1::2] != ["="] for chain in (question_chain, answer)):
-        return False
-    if not all(map(has_value, (*operands(question_chain), *operands(answer)))):
-        return False
-    return is_proportional(subtract_sides(question_chain), subtract_sides(answer))
+def repeats_equation(formula: Formula, equation: Tree) -> bool:
+    """Return whether a formula is an equation that differs from `equation` only by a factor."""
+    return (
+        is_equation(formula)
+        and all(map(has_value, (*operands(formula), *operands(equation))))
+        and is_proportional(subtract_sides(formula), subtract_sides(equation))
+    )
 
 
 def subtract_sides(equation: Tree) -> Expr:

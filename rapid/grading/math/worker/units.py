@@ -3,7 +3,6 @@
 A unit is a set of names with exponents: square feet per hour is {("ft", 2), ("h", -1)}.
 """
 
-import functools
 import itertools
 import re
 from collections import Counter
@@ -60,17 +59,10 @@ UNIT_PART = re.compile(r"[a-z]+|%|\\degree|\$|/|(?<=\^\{)\d")
 
 
 def split_unit(text: str, question_words: frozenset[str]) -> tuple[str, Unit]:
-    """Split a number, or a list of numbers, from its unit.
+    """Split LaTeX from `clean_latex` into a number, or a list of numbers, and its unit.
 
-    In a list either each number or only the last one may have the unit.
-
-    Args:
-        text: LaTeX from `clean_latex`.
-        question_words: the words of the question. A word that is neither one of these nor in quotes
-            is a unit only if it is a measure.
-
-    Returns:
-        The text without the unit, and the unit.
+    In a list either each number or only the last one may have the unit. A word that is neither in
+    quotes nor a word of the question is a unit only if it is a measure.
     """
     parts = re.split(r'([,;]|"and"|"or")', text)
     if len(parts) == 1 or re.search(r"[(\[]|\\\{", text):
@@ -86,7 +78,6 @@ def split_unit(text: str, question_words: frozenset[str]) -> tuple[str, Unit]:
 
 def split_number(text: str, question_words: frozenset[str]) -> tuple[str, Unit]:
     """Split one number from its unit; see `split_unit`."""
-    # Words without quotes must be words of the question or measures.
     unquoted = re.findall(r'(?<![\\"a-z])[a-z]{3,}(?!["a-z])', text)
     if any(
         word not in question_words and stem_word(word) not in MEASURES_BY_STEM for word in unquoted
@@ -173,12 +164,11 @@ class AskedUnits(NamedTuple):
     apples.
     """
 
-    measures: frozenset[Unit]
-    counted: frozenset[str] = frozenset()
-    words: frozenset[str] = frozenset()
+    measures: set[Unit]
+    counted: set[str]
+    words: set[str]
 
 
-@functools.lru_cache(maxsize=1024)
 def find_asked_units(question: str) -> AskedUnits:
     """Return the units that a question asks for, as in "how many inches" and "in dollars"."""
     text = extract_prose(question)
@@ -197,9 +187,7 @@ def find_asked_units(question: str) -> AskedUnits:
         for phrase in NAMED_UNITS.findall(text):
             if unit := read_unit(" ".join(itertools.takewhile(is_measure_word, phrase.split()))):
                 measures.add(unit)
-    return AskedUnits(
-        frozenset(measures), frozenset(counted - NON_UNIT_STEMS), frozenset(words - NON_UNIT_STEMS)
-    )
+    return AskedUnits(measures, counted - NON_UNIT_STEMS, words - NON_UNIT_STEMS)
 
 
 def is_measure_word(word: str) -> bool:
@@ -208,8 +196,7 @@ def is_measure_word(word: str) -> bool:
     return word in POWER_WORDS or word == "per" or is_measure
 
 
-@functools.lru_cache(maxsize=1024)
-def find_mentioned_measures(question: str) -> frozenset[str]:
+def find_mentioned_measures(question: str) -> set[str]:
     """Return the measures that a question mentions, as words or after a number."""
     in_text = " ".join(re.findall(r"\\(?:text|mbox|mathrm)\{([^{}]*)\}", question)).lower()
     words = set(extract_prose(question).split()) | set(re.findall("[a-z]+", in_text))
@@ -221,7 +208,7 @@ def find_mentioned_measures(question: str) -> frozenset[str]:
         if stem in MEASURES_BY_STEM
     }
     marked = {name for name, mark in MEASURE_MARKS.items() if re.search(mark, question)}
-    return frozenset(measures | marked | {"unit"})
+    return measures | marked | {"unit"}
 
 
 def extract_prose(question: str) -> str:
@@ -242,17 +229,11 @@ def is_unit_allowed(gold: Unit, answer: Unit, question: str) -> bool:
     - If the known answer has no unit, an answer may have the unit that the question asks for.
     - If the question asks for no unit either, an answer may have a measure that the question
       mentions: squared if the question is about an area, cubed if the question is about a volume.
-
-    Args:
-        gold: unit of the known answer.
-        answer: unit of the answer.
     """
     if not answer or answer == gold:
         return True
     asked_units, names = find_asked_units(question), {name for name, _ in answer}
-    is_counted = names <= asked_units.words | asked_units.counted and bool(
-        names & asked_units.counted
-    )
+    is_counted = names <= asked_units.words and not names.isdisjoint(asked_units.counted)
     powers = sorted(power for _, power in answer)
     if gold:
         if {name for name, _ in gold} <= MEASURES.keys():
