@@ -34,10 +34,10 @@ class MbppPlus(Benchmark):
         # Imported here because EvalPlus takes a second to import.
         from rapid.grading.code.grader import CodeGrader
         from rapid.grading.code.reference import ReferenceCache
+        from rapid.grading.code.sandbox import Sandbox
 
+        unsafe = permissions.unsafe_sandbox
         references = ReferenceCache()  # shared by the graders
         return GraderPool(
-            self.name,
-            lambda: CodeGrader(timeout, references=references, unsafe=permissions.unsafe_sandbox),
-            workers,
+            self.name, lambda: CodeGrader(timeout, Sandbox(unsafe=unsafe), references), workers
         )

@@ -29,7 +29,6 @@ from rapid.benchmarks.published import read_problems
 from rapid.grading.code.grader import CodeGrader
 from rapid.grading.code.reference import Reference, ReferenceCache
 from rapid.grading.code.sandbox import Sandbox
-from rapid.grading.limits import CODE_MB
 from rapid.grading.pool import GraderPool
 
 RELEASES = "https://github.com/evalplus/mbppplus_release/releases"
@@ -67,7 +66,7 @@ def find_weak_tasks(
     """Return the tasks whose tests accept a program of `generate_programs`, and what it returns."""
     references = ReferenceCache()
     with (
-        Sandbox(CODE_MB) as sandbox,
+        Sandbox() as sandbox,
         GraderPool(
             MbppPlus.name, lambda: CodeGrader(timeout, references=references), workers
         ) as graders,

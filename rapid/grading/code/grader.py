@@ -10,7 +10,7 @@ import json
 from dataclasses import dataclass
 from typing import Self
 
-from rapid.grading import limits, verdicts
+from rapid.grading import verdicts
 from rapid.grading.code import oracle
 from rapid.grading.code.reference import FunctionProblem, Reference, ReferenceCache
 from rapid.grading.code.runner import encoding
@@ -24,24 +24,19 @@ class CodeGrader:
     Args:
         timeout: wall-clock seconds for one completion on all inputs together. Problems with a slow
             reference solution get more time (`Reference.compute_time_limit`).
-        memory_mb: address space of one completion, in 1e6 bytes.
-        layer: how completions are isolated from the machine, one of `sandbox.LAYERS`; None for the
-            strongest layer that works on this machine.
+        sandbox: runs the completions; None for the strongest sandbox that works on this machine.
         references: the expected outputs, shared with other graders so that each reference solution
             is run once. By default the grader has its own.
-        unsafe: whether to grade without a sandbox if no layer works on this machine.
     """
 
     def __init__(
         self,
         timeout: float,
-        memory_mb: int = limits.CODE_MB,
-        layer: str | None = None,
+        sandbox: Sandbox | None = None,
         references: ReferenceCache | None = None,
-        unsafe: bool = False,
     ):
         self.timeout = timeout
-        self._sandbox = Sandbox(memory_mb, layer, unsafe=unsafe)
+        self._sandbox = sandbox or Sandbox()
         self._references = references or ReferenceCache()
 
     def __enter__(self) -> Self:

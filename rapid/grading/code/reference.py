@@ -1,10 +1,8 @@
 """Computes a problem's expected outputs: runs its reference solution, once, in the sandbox."""
 
 import json
-import threading
 import time
-from collections import OrderedDict
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from rapid.grading import limits
@@ -12,6 +10,7 @@ from rapid.grading.code import oracle
 from rapid.grading.code.runner import encoding
 from rapid.grading.code.sandbox import Sandbox, encode_job
 from rapid.grading.grader import BadProblem, Problem
+from rapid.grading.result_cache import ResultCache
 
 
 class FunctionProblem(Problem, Protocol):
@@ -52,24 +51,14 @@ class Reference:
         return max(timeout, seconds)
 
 
-@dataclass
-class CachedReference:
-    """A problem's reference, None until it is computed. `lock` is held while it is computed."""
-
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    reference: Reference | None = None
-
-
 class ReferenceCache:
     """Computes each problem's reference once, in the sandbox of the first grader that needs it.
 
-    The last `limits.MAX_REFERENCES` that were used are kept. Safe to share between threads: if
-    several threads need a reference, one computes it and the others wait.
+    Safe to share between threads.
     """
 
     def __init__(self) -> None:
-        self._cache: OrderedDict[str, CachedReference] = OrderedDict()  # by the problem's digest
-        self._lock = threading.Lock()
+        self._references = ResultCache[Reference](limits.MAX_REFERENCES)
 
     def get(self, problem: FunctionProblem, sandbox: Sandbox) -> Reference:
         """Return a problem's reference; compute it if it is not in the cache.
@@ -77,15 +66,7 @@ class ReferenceCache:
         Raises:
             BadProblem: as `run_reference` raises it.
         """
-        with self._lock:
-            cached = self._cache.setdefault(problem.digest, CachedReference())
-            self._cache.move_to_end(problem.digest)
-            if len(self._cache) > limits.MAX_REFERENCES:
-                self._cache.popitem(last=False)
-        with cached.lock:
-            if cached.reference is None:
-                cached.reference = run_reference(problem, sandbox)
-            return cached.reference
+        return self._references.get(problem.digest, lambda: run_reference(problem, sandbox))
 
 
 def run_reference(problem: FunctionProblem, sandbox: Sandbox) -> Reference:

@@ -124,7 +124,7 @@ class Sandbox:
 
     def __init__(
         self,
-        memory_mb: int = 512,
+        memory_mb: int = limits.CODE_MB,
         layer: str | None = None,
         guarded: bool = True,
         filtered: bool = True,

@@ -70,9 +70,8 @@ def test_an_intrusion_reaches_nothing(attacked_grader, double, targets, intrusio
 )
 def test_intrusions_succeed_without_isolation(double, targets):
     """Without isolation, a completion that runs as the grader's user reaches all these targets."""
-    grader = CodeGrader(timeout=1.0)
-    grader._sandbox = Sandbox(256, UNSAFE_LAYER, guarded=False, filtered=False, unsafe=True)
-    with grader:
+    sandbox = Sandbox(256, UNSAFE_LAYER, guarded=False, filtered=False, unsafe=True)
+    with CodeGrader(1.0, sandbox) as grader:
         for intrusion in intrusions.WITHOUT_PRIVILEGES:
             verdict = grader.grade(double, intrusions.build_program(intrusion, targets))
             assert verdict.reason == verdicts.PASSED, intrusion
