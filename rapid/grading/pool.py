@@ -83,12 +83,9 @@ class GraderPool:
         self._with_each_grader(lambda grader: grader.prepare(problem))
 
     def warm_up(self, samples: list[tuple[Problem, str]]) -> None:
-        """Warm up each grader with completions. Their verdicts are not counted or cached.
+        """Warm up each grader with problems and completions; their verdicts are not counted.
 
         Only the graders of Lean can be warmed up, because only they have a method `warm_up`.
-
-        Args:
-            samples: pairs of a problem and a completion.
         """
         self._with_each_grader(lambda grader: grader.warm_up(samples))
 

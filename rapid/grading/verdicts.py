@@ -7,7 +7,7 @@ tests/grading/test_verdicts.py compares the sources of the processes with the li
 """
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Collection
 from typing import NamedTuple
 
 from pydantic import Field
@@ -17,17 +17,11 @@ from rapid.artifacts.files import Record
 
 
 class Reason(NamedTuple):
-    """A reason of a verdict.
+    """A reason of a verdict."""
 
-    Args:
-        meaning: description for the documentation.
-        graders: the graders that use this reason: "code", "math", "lean".
-        is_caused_by_completion: whether the completion is the cause. If not, the grader or the
-            problem is at fault, and the reward is None.
-    """
-
-    meaning: str
-    graders: frozenset[str]
+    meaning: str  # description for the documentation
+    graders: frozenset[str]  # the graders that use this reason: "code", "math", "lean"
+    # If the grader or the problem is at fault instead, the reward is None.
     is_caused_by_completion: bool = True
 
 
@@ -72,19 +66,13 @@ BAD_PROBLEM = _declare(
 )
 
 
-def select_reasons(grader: str, excluded: Iterable[str] = ()) -> set[str]:
-    """Return the names of the reasons that a completion can cause in a grader.
-
-    Args:
-        grader: "code", "math" or "lean".
-        excluded: names to leave out.
-    """
-    names = {
+def select_reasons(grader: str, excluded: Collection[str] = ()) -> set[str]:
+    """Return the names of the reasons that a completion can cause in a grader, but `excluded`."""
+    return {
         name
         for name, reason in REASONS.items()
-        if reason.is_caused_by_completion and grader in reason.graders
+        if reason.is_caused_by_completion and grader in reason.graders and name not in excluded
     }
-    return names - set(excluded)
 
 
 class Verdict(Record):
