@@ -69,16 +69,13 @@ class LeanChecker:
         self._is_stopping = False
 
     def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-
-    def start(self) -> Self:
-        """Start Lean and return without waiting until it is ready. Raises LeanUnavailable."""
+        """Start Lean, and return without waiting until it is ready. Raises LeanUnavailable."""
         with self._lock:
             self._start()
         return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
 
     def wait_ready(self) -> float:
         """Wait until the header is imported. Return the seconds from Lean's start until then.

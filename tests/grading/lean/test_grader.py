@@ -82,9 +82,6 @@ class FakeChecker:
         assert not unsafe
         self.header = header
 
-    def start(self):
-        return self
-
     def wait_ready(self):
         pass
 
@@ -99,9 +96,9 @@ def test_each_header_has_a_checker_and_the_oldest_one_is_stopped(monkeypatch):
     events = []
 
     class RecordingChecker(FakeChecker):
-        def start(self):
-            events.append(f"+{self.header}")
-            return self
+        def __init__(self, timeout, header, unsafe):
+            super().__init__(timeout, header, unsafe)
+            events.append(f"+{header}")
 
         def stop(self):
             events.append(f"-{self.header}")

@@ -92,7 +92,7 @@ import os
 from pathlib import Path
 from rapid.grading.lean import LeanChecker, launch
 launch.get_image_path = lambda *_: Path({str(tmp_path / "image")!r})
-checker = LeanChecker(timeout=20).start()
+checker = LeanChecker(timeout=20).__enter__()
 checker._processes["author"]._scratch.write_bytes(b"half of it")
 os.kill(os.getpid(), 9)
 """
