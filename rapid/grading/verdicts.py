@@ -28,34 +28,29 @@ class Reason(NamedTuple):
 REASONS: dict[str, Reason] = {}  # by name, in the order of the documentation
 
 
-def _declare(name: str, meaning: str, graders: str, is_caused_by_completion: bool = True) -> str:
+def _declare(
+    name: str, meaning: str, graders: str = "code math lean", is_caused_by_completion: bool = True
+) -> str:
     """Add a reason to `REASONS` and return its name. `graders` are separated by spaces."""
     REASONS[name] = Reason(meaning, frozenset(graders.split()), is_caused_by_completion)
     return name
 
 
-PASSED = _declare(evaluations.PASSED, "correct; the only reason with reward 1", "code math lean")
-WRONG_ANSWER = _declare(
-    "wrong_answer", "its answer or output is not the expected one", "code math lean"
-)
-TIMEOUT = _declare("timeout", "did not finish in time", "code math lean")
-MEMORY = _declare("memory", "needed more memory than allowed", "code math lean")
-CRASHED = _declare(
-    "crashed", "raised an exception, exited or died before answering", "code math lean"
-)
+PASSED = _declare(evaluations.PASSED, "correct; the only reason with reward 1")
+WRONG_ANSWER = _declare("wrong_answer", "its answer or output is not the expected one")
+TIMEOUT = _declare("timeout", "did not finish in time")
+MEMORY = _declare("memory", "needed more memory than allowed")
+CRASHED = _declare("crashed", "raised an exception, exited or died before answering")
 FORBIDDEN = _declare(
     "forbidden",
     "used something forbidden: files, network, processes, `sorry`, axioms, other lemmas",
     "code lean",
 )
-UNPARSABLE = _declare(
-    evaluations.UNPARSABLE, "is not a program, proof or expression", "code math lean"
-)
+UNPARSABLE = _declare(evaluations.UNPARSABLE, "is not a program, proof or expression")
 NO_ANSWER = _declare("no_answer", "has no answer: no such function, no `\\boxed{}`", "code math")
 INFRASTRUCTURE = _declare(
     "infrastructure",
     "not graded: the grader died twice on it; no reward",
-    "code math lean",
     is_caused_by_completion=False,
 )
 BAD_PROBLEM = _declare(

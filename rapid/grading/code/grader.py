@@ -10,11 +10,12 @@ import json
 from dataclasses import dataclass
 from typing import Self
 
-from rapid.grading import verdicts
+from rapid.grading import limits, verdicts
 from rapid.grading.code import oracle
-from rapid.grading.code.reference import FunctionProblem, Reference, ReferenceCache
+from rapid.grading.code.reference import FunctionProblem, Reference, run_reference
 from rapid.grading.code.runner import encoding
 from rapid.grading.code.sandbox import ENDED, FLOODED, STOPPED, TIMED_OUT, Sandbox, encode_job
+from rapid.grading.result_cache import ResultCache
 from rapid.grading.verdicts import Verdict
 
 
@@ -33,11 +34,11 @@ class CodeGrader:
         self,
         timeout: float,
         sandbox: Sandbox | None = None,
-        references: ReferenceCache | None = None,
+        references: ResultCache[Reference] | None = None,
     ):
         self.timeout = timeout
         self._sandbox = sandbox or Sandbox()
-        self._references = references or ReferenceCache()
+        self._references = references or ResultCache(limits.MAX_REFERENCES)
 
     def __enter__(self) -> Self:
         """Start the sandbox, which logs its isolation. Raise SandboxError if no layer works."""
@@ -53,7 +54,11 @@ class CodeGrader:
 
     def prepare(self, problem: FunctionProblem) -> None:
         """Run the reference solution for its outputs. Raise BadProblem as `grade` does."""
-        self._references.get(problem, self._sandbox)
+        self.get_reference(problem)
+
+    def get_reference(self, problem: FunctionProblem) -> Reference:
+        """Return the problem's reference, for which its reference solution is run once."""
+        return self._references.get(problem.digest, lambda: run_reference(problem, self._sandbox))
 
     def grade(self, problem: FunctionProblem, completion: str) -> Verdict:
         """Grade the program in a completion; `runner.program` finds it, inside the sandbox.
@@ -67,7 +72,7 @@ class CodeGrader:
         """
         if not completion.strip():
             return verdicts.build_verdict(verdicts.NO_ANSWER)
-        reference = self._references.get(problem, self._sandbox)
+        reference = self.get_reference(problem)
         comparison = _Comparison(reference)
         name = problem.entry_point
         as_sets = oracle.is_compared_as_set(name)

@@ -10,7 +10,6 @@ from rapid.grading.code import oracle
 from rapid.grading.code.runner import encoding
 from rapid.grading.code.sandbox import Sandbox, encode_job
 from rapid.grading.grader import BadProblem, Problem
-from rapid.grading.result_cache import ResultCache
 
 
 class FunctionProblem(Problem, Protocol):
@@ -49,24 +48,6 @@ class Reference:
         """
         seconds = min(limits.CODE_SLOWNESS * self.seconds, limits.CODE_SLOW_SECONDS)
         return max(timeout, seconds)
-
-
-class ReferenceCache:
-    """Computes each problem's reference once, in the sandbox of the first grader that needs it.
-
-    Safe to share between threads.
-    """
-
-    def __init__(self) -> None:
-        self._references = ResultCache[Reference](limits.MAX_REFERENCES)
-
-    def get(self, problem: FunctionProblem, sandbox: Sandbox) -> Reference:
-        """Return a problem's reference; compute it if it is not in the cache.
-
-        Raises:
-            BadProblem: as `run_reference` raises it.
-        """
-        return self._references.get(problem.digest, lambda: run_reference(problem, sandbox))
 
 
 def run_reference(problem: FunctionProblem, sandbox: Sandbox) -> Reference:

@@ -135,7 +135,7 @@ def test_the_child_process_holds_no_reference_and_no_expected_output(grader, dou
     )
     answers = []
     grader.grade(secret, secret.canonical_solution)
-    job = encode_job(search, "f", grader._references.get(secret, grader._sandbox).inputs_json)
+    job = encode_job(search, "f", grader.get_reference(secret).inputs_json)
     grader._sandbox.run(job, 20.0, lambda line: answers.append(json.loads(line)), 10**6)
     match_count, searched_length = answers[0]["output"].split(" found in ")
     assert match_count == "0"
