@@ -392,7 +392,7 @@ def _run_lean_setup(args) -> int:
     from rapid.freshness import discard_unavailable_manifests
     from rapid.grading.lean.selfcheck import set_up_lean
 
-    status = set_up_lean(sys.stdout)
+    status = set_up_lean()
     if status == 0 and (folders := discard_unavailable_manifests()):
         print(f"{len(folders)} jobs had no grader before: the next `snakemake` runs them again")
     return status

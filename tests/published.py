@@ -28,7 +28,6 @@ from rapid.benchmarks.published import read_problems
 from rapid.grading.code.oracle import restore_inputs
 from rapid.grading.code.runner import encoding
 from rapid.grading.code.sandbox import Sandbox, encode_job
-from rapid.grading.limits import CODE_MB
 from rapid.resources.leases import list_usable_cores
 from rapid.stages.grade import Submission, grade
 from tests.mutants import find_mutants
@@ -112,7 +111,7 @@ def check_changed_references(problems: dict[str, CodeProblem], count: int, timeo
     )
     print(f"  {dict(Counter(verdict.reason for verdict in verdicts))}")
     wrong_passes = 0
-    with Sandbox(memory_mb=CODE_MB) as sandbox:
+    with Sandbox() as sandbox:
         for (id, program), verdict in zip(pairs, verdicts, strict=True):
             problem = problems[id]
             if not verdict.reward or are_equal(

@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 
 import pytest
 
@@ -102,7 +103,7 @@ def test_close_ends_calls_in_other_threads(kind, count):
 
 
 def test_graders_that_were_closed_before_a_batch_are_an_error():
-    graders = SharedGraders(GraderPool("none", dict, 0), 2)
+    graders = SharedGraders(GraderPool("none", nullcontext, 2))
     graders.close()
     with pytest.raises(GradersClosed, match="before a batch was graded"):
         graders.grade([None, None], ["", ""])

@@ -107,10 +107,14 @@ def build_declared_source(
         name, _, revision = dataset.partition("@")
         return ProblemSource(benchmark, "hub", name, revision, prepared=prepared)
     # `source` is a path. The manifest lists the file itself, or the files of the folder.
-    digests, name = prepared.inputs if prepared else {}, Path(source).name or source
-    kind = "folder" if digests and [*digests] != [Path(source).as_posix()] else "file"
-    digest = compute_digest_of_files(source, digests)
-    return ProblemSource(benchmark, kind, name, "", digest, prepared)
+    digests, path = prepared.inputs if prepared else {}, Path(source).as_posix()
+    name = Path(source).name or source
+    if not digests or [*digests] == [path]:
+        return ProblemSource(benchmark, "file", name, "", digests.get(path, ""), prepared)
+    # The digest of a folder is the SHA-256 of the list that `sha256sum` prints for its files.
+    lines = (f"{digests[path]}  {os.path.relpath(path, source)}\n" for path in sorted(digests))
+    digest = hashlib.sha256("".join(lines).encode()).hexdigest()
+    return ProblemSource(benchmark, "folder", name, "", digest, prepared)
 
 
 def read_source(benchmark: str, folder: Path | str, source: str) -> ProblemSource:
@@ -126,21 +130,6 @@ def read_source(benchmark: str, folder: Path | str, source: str) -> ProblemSourc
     if manifest is None or manifest.stage != "prepare":
         return build_declared_source(benchmark, source)
     return build_declared_source(benchmark, manifest.spec.get("source", source), manifest)
-
-
-def compute_digest_of_files(source: str, digests: dict[str, str]) -> str:
-    """Return the SHA-256 of a file, or of a folder; "" without digests.
-
-    The digest of a folder is the SHA-256 of the list that `sha256sum` prints for its files.
-
-    Args:
-        source: the path of the file or folder.
-        digests: SHA-256 of the file, or of each file in the folder, by path.
-    """
-    if [*digests] == [Path(source).as_posix()]:  # a file
-        return digests[Path(source).as_posix()]
-    lines = (f"{digests[path]}  {os.path.relpath(path, source)}\n" for path in sorted(digests))
-    return hashlib.sha256("".join(lines).encode()).hexdigest() if digests else ""
 
 
 def find_source_of_file(benchmark: str, file: Path) -> ProblemSource:

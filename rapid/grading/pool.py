@@ -3,7 +3,7 @@
 import hashlib
 import logging
 import threading
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
 from queue import SimpleQueue
@@ -11,6 +11,7 @@ from typing import Self, TypeVar
 
 from rapid.grading import limits, verdicts
 from rapid.grading.grader import Grader, GraderDied, GradersClosed, GradingFailed, Problem
+from rapid.grading.result_cache import ResultCache
 from rapid.grading.verdicts import Verdict
 
 log = logging.getLogger(__name__)
@@ -22,23 +23,14 @@ Result = TypeVar("Result")
 MAX_UNGRADED_SHARE = 0.01
 
 
-class CachedVerdict:
-    """The verdict on a completion; None until it is graded. `lock` is held while it is graded."""
-
-    def __init__(self):
-        self.lock = threading.Lock()
-        self.verdict: Verdict | None = None
-
-
 class GraderPool:
     """A pool of graders for one benchmark, with a cache of verdicts and a retry when one dies.
 
     Each grader has its own processes. A call uses a free grader, or waits until one is free.
 
     A model in training often repeats a completion, and within a run a verdict depends only on the
-    problem and the completion. So each completion is graded once; concurrent calls with the same
-    completion wait for its verdict. The cache keeps the last `limits.MAX_CACHED_VERDICTS` verdicts,
-    in memory only. If it were written to disk, a run could be faster because of an earlier run, or
+    problem and the completion. So each completion is graded once. The verdicts are cached in memory
+    only. If it were written to disk, a run could be faster because of an earlier run, or
     get verdicts of another version of the code.
 
     If a grader dies twice on a completion, the verdict is `infrastructure`, without reward, and is
@@ -52,7 +44,6 @@ class GraderPool:
 
     def __init__(self, name: str, build_grader: Callable[[], Grader], workers: int = 1):
         self.name = name
-        self.hits = 0  # verdicts from the cache
         self.reasons: Counter[str] = Counter()
         self._graders = [build_grader() for _ in range(workers)]
         self._free: SimpleQueue[Grader] = SimpleQueue()
@@ -60,8 +51,7 @@ class GraderPool:
             self._free.put(grader)
         self._open_graders = ExitStack()
         self._is_closed = False
-        # The keys are the problem's digest and the completion's digest.
-        self._cache: OrderedDict[tuple[str, bytes], CachedVerdict] = OrderedDict()
+        self._verdicts = ResultCache[Verdict](limits.MAX_CACHED_VERDICTS)
         self._last_death = ""
         self._lock = threading.Lock()
         # Held by the thread that takes all graders: two such threads would wait for each other.
@@ -93,12 +83,9 @@ class GraderPool:
         self._with_each_grader(lambda grader: grader.prepare(problem))
 
     def warm_up(self, samples: list[tuple[Problem, str]]) -> None:
-        """Warm up each grader with completions. Their verdicts are not counted or cached.
+        """Warm up each grader with problems and completions; their verdicts are not counted.
 
         Only the graders of Lean can be warmed up, because only they have a method `warm_up`.
-
-        Args:
-            samples: pairs of a problem and a completion.
         """
         self._with_each_grader(lambda grader: grader.warm_up(samples))
 
@@ -134,18 +121,9 @@ class GraderPool:
             key = problem.digest, hashlib.sha256(completion.encode()).digest()
         except UnicodeEncodeError:  # half a surrogate pair, which is not text
             return verdicts.build_verdict(verdicts.UNPARSABLE)
-        with self._lock:
-            cached = self._cache.setdefault(key, CachedVerdict())
-            if len(self._cache) > limits.MAX_CACHED_VERDICTS:
-                self._cache.popitem(last=False)
-        with cached.lock:
-            if cached.verdict is None:
-                cached.verdict = self._with_free_grader(
-                    lambda grader: grader.grade(problem, completion)
-                )
-            else:
-                self.hits += 1
-            return cached.verdict
+        return self._verdicts.get(
+            key, lambda: self._with_free_grader(lambda grader: grader.grade(problem, completion))
+        )
 
     def _with_each_grader(self, use: Callable[[Grader], None]) -> None:
         """Call `use` with each grader, after all of them have become free."""

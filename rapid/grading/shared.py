@@ -31,17 +31,16 @@ class SharedGraders:
 
     Args:
         pool: a pool that has not been started.
-        workers: number of graders in the pool.
     """
 
-    def __init__(self, pool: GraderPool, workers: int):
+    def __init__(self, pool: GraderPool):
         self._pool = pool.__enter__()
         self._logged_problems: set[str] = set()  # the messages of bad problems that were logged
         self._log_lock = threading.Lock()
         self._is_open, self._queue_lock = True, threading.Lock()
         self._jobs: SimpleQueue[tuple[Future, Job] | None] = SimpleQueue()
         self._threads = [
-            threading.Thread(target=self._run_jobs, daemon=True) for _ in range(workers)
+            threading.Thread(target=self._run_jobs, daemon=True) for _ in range(pool.size)
         ]
         for thread in self._threads:
             thread.start()
@@ -136,7 +135,7 @@ def share_graders(
     key = name, timeout, workers
     with _lock:
         if key not in _shared:
-            _shared[key] = SharedGraders(build_pool(timeout, workers), workers)
+            _shared[key] = SharedGraders(build_pool(timeout, workers))
         return _shared[key]
 
 

@@ -7,7 +7,7 @@ tests/grading/test_verdicts.py compares the sources of the processes with the li
 """
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Collection
 from typing import NamedTuple
 
 from pydantic import Field
@@ -17,51 +17,40 @@ from rapid.artifacts.files import Record
 
 
 class Reason(NamedTuple):
-    """A reason of a verdict.
+    """A reason of a verdict."""
 
-    Args:
-        meaning: description for the documentation.
-        graders: the graders that use this reason: "code", "math", "lean".
-        is_caused_by_completion: whether the completion is the cause. If not, the grader or the
-            problem is at fault, and the reward is None.
-    """
-
-    meaning: str
-    graders: frozenset[str]
+    meaning: str  # description for the documentation
+    graders: frozenset[str]  # the graders that use this reason: "code", "math", "lean"
+    # If the grader or the problem is at fault instead, the reward is None.
     is_caused_by_completion: bool = True
 
 
 REASONS: dict[str, Reason] = {}  # by name, in the order of the documentation
 
 
-def _declare(name: str, meaning: str, graders: str, is_caused_by_completion: bool = True) -> str:
+def _declare(
+    name: str, meaning: str, graders: str = "code math lean", is_caused_by_completion: bool = True
+) -> str:
     """Add a reason to `REASONS` and return its name. `graders` are separated by spaces."""
     REASONS[name] = Reason(meaning, frozenset(graders.split()), is_caused_by_completion)
     return name
 
 
-PASSED = _declare(evaluations.PASSED, "correct; the only reason with reward 1", "code math lean")
-WRONG_ANSWER = _declare(
-    "wrong_answer", "its answer or output is not the expected one", "code math lean"
-)
-TIMEOUT = _declare("timeout", "did not finish in time", "code math lean")
-MEMORY = _declare("memory", "needed more memory than allowed", "code math lean")
-CRASHED = _declare(
-    "crashed", "raised an exception, exited or died before answering", "code math lean"
-)
+PASSED = _declare(evaluations.PASSED, "correct; the only reason with reward 1")
+WRONG_ANSWER = _declare("wrong_answer", "its answer or output is not the expected one")
+TIMEOUT = _declare("timeout", "did not finish in time")
+MEMORY = _declare("memory", "needed more memory than allowed")
+CRASHED = _declare("crashed", "raised an exception, exited or died before answering")
 FORBIDDEN = _declare(
     "forbidden",
     "used something forbidden: files, network, processes, `sorry`, axioms, other lemmas",
     "code lean",
 )
-UNPARSABLE = _declare(
-    evaluations.UNPARSABLE, "is not a program, proof or expression", "code math lean"
-)
+UNPARSABLE = _declare(evaluations.UNPARSABLE, "is not a program, proof or expression")
 NO_ANSWER = _declare("no_answer", "has no answer: no such function, no `\\boxed{}`", "code math")
 INFRASTRUCTURE = _declare(
     "infrastructure",
     "not graded: the grader died twice on it; no reward",
-    "code math lean",
     is_caused_by_completion=False,
 )
 BAD_PROBLEM = _declare(
@@ -72,19 +61,13 @@ BAD_PROBLEM = _declare(
 )
 
 
-def select_reasons(grader: str, excluded: Iterable[str] = ()) -> set[str]:
-    """Return the names of the reasons that a completion can cause in a grader.
-
-    Args:
-        grader: "code", "math" or "lean".
-        excluded: names to leave out.
-    """
-    names = {
+def select_reasons(grader: str, excluded: Collection[str] = ()) -> set[str]:
+    """Return the names of the reasons that a completion can cause in a grader, but `excluded`."""
+    return {
         name
         for name, reason in REASONS.items()
-        if reason.is_caused_by_completion and grader in reason.graders
+        if reason.is_caused_by_completion and grader in reason.graders and name not in excluded
     }
-    return names - set(excluded)
 
 
 class Verdict(Record):

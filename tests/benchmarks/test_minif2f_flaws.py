@@ -150,36 +150,3 @@ def test_lean_proves_that_statements_are_flawed():
             assert name in names
             problem = LeanProblem(name="refuted", formal_statement=f"theorem refuted : {statement}")
             assert grader.grade(problem, proof).reward == 1, name
-
-
-@pytest.mark.slow
-def test_imo_2001_p6_is_not_listed_because_its_differences_do_not_matter():
-    """facebookresearch/miniF2F#12: the fourth hypothesis is the same in natural numbers."""
-    assert not any(flaw.name == "imo_2001_p6" for flaw in load_flaws())
-    variables = "(a b c d : Nat) (h₀ : 0 < a ∧ 0 < c) (h₁ : c < b) (h₂ : b < a)"
-    sides = [
-        f"(a * c + b * d : {kind}) = (b + d + a - c) * (b + d + c - a)" for kind in ("Nat", "Int")
-    ]
-    problem = LeanProblem(
-        name="same", formal_statement=f"theorem same {variables} : {sides[0]} ↔ {sides[1]}"
-    )
-    proof = (
-        "have positive : 0 < a * c := Nat.mul_pos h₀.1 h₀.2\n"
-        "by_cases h : a ≤ b + d + c\n"
-        "· have first : ((b + d + a - c : Nat) : Int) = b + d + a - c := by omega\n"
-        "  have second : ((b + d + c - a : Nat) : Int) = b + d + c - a := by omega\n"
-        "  rw [← first, ← second]\n"
-        "  exact_mod_cast Iff.rfl\n"
-        "· have zero : b + d + c - a = 0 := by omega\n"
-        "  have below : (b + d + c - a : Int) < 0 := by omega\n"
-        "  have above : (0 : Int) < b + d + a - c := by omega\n"
-        "  have product := Int.mul_neg_of_pos_of_neg above below\n"
-        "  constructor\n"
-        "  · intro e; rw [zero] at e; omega\n"
-        "  · intro e\n"
-        "    have : (0 : Int) < a * c := by exact_mod_cast positive\n"
-        "    have : (0 : Int) ≤ b * d := by exact_mod_cast Nat.zero_le _\n"
-        "    omega"
-    )
-    with BENCHMARKS["minif2f"].build_grader(60) as grader:
-        assert grader.grade(problem, proof).reward == 1

@@ -3,8 +3,10 @@
 from rapid.benchmarks.base import Benchmark
 from rapid.benchmarks.mbpp_plus.made import draw
 from rapid.benchmarks.mbpp_plus.record import CodeProblem
+from rapid.grading import limits
 from rapid.grading.permissions import NO_PERMISSIONS, GradingPermissions
 from rapid.grading.pool import GraderPool
+from rapid.grading.result_cache import ResultCache
 
 
 class MbppPlus(Benchmark):
@@ -33,11 +35,10 @@ class MbppPlus(Benchmark):
     ) -> GraderPool:
         # Imported here because EvalPlus takes a second to import.
         from rapid.grading.code.grader import CodeGrader
-        from rapid.grading.code.reference import ReferenceCache
+        from rapid.grading.code.sandbox import Sandbox
 
-        references = ReferenceCache()  # shared by the graders
+        unsafe = permissions.unsafe_sandbox
+        references = ResultCache(limits.MAX_REFERENCES)  # shared by the graders
         return GraderPool(
-            self.name,
-            lambda: CodeGrader(timeout, references=references, unsafe=permissions.unsafe_sandbox),
-            workers,
+            self.name, lambda: CodeGrader(timeout, Sandbox(unsafe=unsafe), references), workers
         )

@@ -26,11 +26,11 @@ from rapid.artifacts.files import BadInput
 from rapid.benchmarks.mbpp_plus import MbppPlus
 from rapid.benchmarks.mbpp_plus.record import CodeProblem
 from rapid.benchmarks.published import read_problems
+from rapid.grading import limits
 from rapid.grading.code.grader import CodeGrader
-from rapid.grading.code.reference import Reference, ReferenceCache
-from rapid.grading.code.sandbox import Sandbox
-from rapid.grading.limits import CODE_MB
+from rapid.grading.code.reference import Reference
 from rapid.grading.pool import GraderPool
+from rapid.grading.result_cache import ResultCache
 
 RELEASES = "https://github.com/evalplus/mbppplus_release/releases"
 # Values that a program may return for all arguments.
@@ -65,9 +65,9 @@ def find_weak_tasks(
     problems: list[CodeProblem], timeout: float, workers: int
 ) -> dict[str, list[str]]:
     """Return the tasks whose tests accept a program of `generate_programs`, and what it returns."""
-    references = ReferenceCache()
+    references = ResultCache(limits.MAX_REFERENCES)
     with (
-        Sandbox(CODE_MB) as sandbox,
+        CodeGrader(timeout, references=references) as grader,
         GraderPool(
             MbppPlus.name, lambda: CodeGrader(timeout, references=references), workers
         ) as graders,
@@ -75,10 +75,9 @@ def find_weak_tasks(
     ):
 
         def find_accepted(problem: CodeProblem) -> list[str]:
-            reference = references.get(problem, sandbox)
             return [
                 returned
-                for returned, program in generate_programs(problem, reference)
+                for returned, program in generate_programs(problem, grader.get_reference(problem))
                 if graders.grade(problem, program).reward
             ]
 

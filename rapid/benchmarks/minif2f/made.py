@@ -48,14 +48,9 @@ def _join_tactics(*tactics: str) -> str:
 def _draw_equation(rng: random.Random, reason: str) -> tuple[str, ...]:
     """Draw an equation `m * x + a = b` or `m * x - a = b` over Nat.
 
-    Over Int, `simp +arith` would solve it.
-
-    Args:
-        reason: a term which proves that the witness solves the equation.
-
-    Returns:
-        The variable, both sides of the equation, a proof that a solution exists, and two proofs
-        with a mistake.
+    Over Int, `simp +arith` would solve it. Returns the variable, both sides, a proof that a
+    solution exists (by a witness, and a term `reason` that it is one), and two proofs with a
+    mistake.
     """
     # `plus` is the sign in the equation, `minus` the opposite sign, which the solution has.
     x, plus, minus = rng.choice(VARIABLES), *rng.choice(("+-", "-+"))

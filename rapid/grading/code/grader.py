@@ -12,9 +12,10 @@ from typing import Self
 
 from rapid.grading import limits, verdicts
 from rapid.grading.code import oracle
-from rapid.grading.code.reference import FunctionProblem, Reference, ReferenceCache
+from rapid.grading.code.reference import FunctionProblem, Reference, run_reference
 from rapid.grading.code.runner import encoding
 from rapid.grading.code.sandbox import ENDED, FLOODED, STOPPED, TIMED_OUT, Sandbox, encode_job
+from rapid.grading.result_cache import ResultCache
 from rapid.grading.verdicts import Verdict
 
 
@@ -24,25 +25,20 @@ class CodeGrader:
     Args:
         timeout: wall-clock seconds for one completion on all inputs together. Problems with a slow
             reference solution get more time (`Reference.compute_time_limit`).
-        memory_mb: address space of one completion, in 1e6 bytes.
-        layer: how completions are isolated from the machine, one of `sandbox.LAYERS`; None for the
-            strongest layer that works on this machine.
+        sandbox: runs the completions; None for the strongest sandbox that works on this machine.
         references: the expected outputs, shared with other graders so that each reference solution
             is run once. By default the grader has its own.
-        unsafe: whether to grade without a sandbox if no layer works on this machine.
     """
 
     def __init__(
         self,
         timeout: float,
-        memory_mb: int = limits.CODE_MB,
-        layer: str | None = None,
-        references: ReferenceCache | None = None,
-        unsafe: bool = False,
+        sandbox: Sandbox | None = None,
+        references: ResultCache[Reference] | None = None,
     ):
         self.timeout = timeout
-        self._sandbox = Sandbox(memory_mb, layer, unsafe=unsafe)
-        self._references = references or ReferenceCache()
+        self._sandbox = sandbox or Sandbox()
+        self._references = references or ResultCache(limits.MAX_REFERENCES)
 
     def __enter__(self) -> Self:
         """Start the sandbox, which logs its isolation. Raise SandboxError if no layer works."""
@@ -58,7 +54,11 @@ class CodeGrader:
 
     def prepare(self, problem: FunctionProblem) -> None:
         """Run the reference solution for its outputs. Raise BadProblem as `grade` does."""
-        self._references.get(problem, self._sandbox)
+        self.get_reference(problem)
+
+    def get_reference(self, problem: FunctionProblem) -> Reference:
+        """Return the problem's reference, for which its reference solution is run once."""
+        return self._references.get(problem.digest, lambda: run_reference(problem, self._sandbox))
 
     def grade(self, problem: FunctionProblem, completion: str) -> Verdict:
         """Grade the program in a completion; `runner.program` finds it, inside the sandbox.
@@ -72,7 +72,7 @@ class CodeGrader:
         """
         if not completion.strip():
             return verdicts.build_verdict(verdicts.NO_ANSWER)
-        reference = self._references.get(problem, self._sandbox)
+        reference = self.get_reference(problem)
         comparison = _Comparison(reference)
         name = problem.entry_point
         as_sets = oracle.is_compared_as_set(name)

@@ -66,13 +66,7 @@ def compute_tolerances(expected: Sequence[Any], atol: float) -> list[float]:
 
 
 def is_right(entry_point: str, inputs: list, output: Any, expected: Any, atol: float) -> bool:
-    """Return whether `output` is right for this call. Both outputs are plain data.
-
-    Args:
-        entry_point: name of the function.
-        inputs: the call's arguments.
-        atol: absolute tolerance of floats.
-    """
+    """Return whether `output` is right for this call, with the absolute tolerance `atol`."""
     try:
         if _is_equal_or_allowed(entry_point, inputs, output, expected, atol):
             return True

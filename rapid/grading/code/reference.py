@@ -1,10 +1,8 @@
 """Computes a problem's expected outputs: runs its reference solution, once, in the sandbox."""
 
 import json
-import threading
 import time
-from collections import OrderedDict
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from rapid.grading import limits
@@ -50,42 +48,6 @@ class Reference:
         """
         seconds = min(limits.CODE_SLOWNESS * self.seconds, limits.CODE_SLOW_SECONDS)
         return max(timeout, seconds)
-
-
-@dataclass
-class CachedReference:
-    """A problem's reference, None until it is computed. `lock` is held while it is computed."""
-
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    reference: Reference | None = None
-
-
-class ReferenceCache:
-    """Computes each problem's reference once, in the sandbox of the first grader that needs it.
-
-    The last `limits.MAX_REFERENCES` that were used are kept. Safe to share between threads: if
-    several threads need a reference, one computes it and the others wait.
-    """
-
-    def __init__(self) -> None:
-        self._cache: OrderedDict[str, CachedReference] = OrderedDict()  # by the problem's digest
-        self._lock = threading.Lock()
-
-    def get(self, problem: FunctionProblem, sandbox: Sandbox) -> Reference:
-        """Return a problem's reference; compute it if it is not in the cache.
-
-        Raises:
-            BadProblem: as `run_reference` raises it.
-        """
-        with self._lock:
-            cached = self._cache.setdefault(problem.digest, CachedReference())
-            self._cache.move_to_end(problem.digest)
-            if len(self._cache) > limits.MAX_REFERENCES:
-                self._cache.popitem(last=False)
-        with cached.lock:
-            if cached.reference is None:
-                cached.reference = run_reference(problem, sandbox)
-            return cached.reference
 
 
 def run_reference(problem: FunctionProblem, sandbox: Sandbox) -> Reference:

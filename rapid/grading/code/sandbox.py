@@ -124,7 +124,7 @@ class Sandbox:
 
     def __init__(
         self,
-        memory_mb: int = 512,
+        memory_mb: int = limits.CODE_MB,
         layer: str | None = None,
         guarded: bool = True,
         filtered: bool = True,
@@ -273,11 +273,10 @@ class Sandbox:
                 raise SandboxError(lines[-1] if lines else "the runner did not start") from None
 
     def _test_layer(self, layer: str) -> None:
-        """Test a layer: run the trial job in it, without the guard in Python.
+        """Run the trial job in a layer, without the guard in Python.
 
-        Raises:
-            SandboxError: the trial job failed, could read a file outside of Python's library, or
-                the layer "filters" lacks one of its two filters.
+        Raise SandboxError if the job fails or can read a file outside of Python's library, or if
+        the layer "filters" lacks one of its two filters.
         """
         names = {"FileFilter": "Landlock", "SystemCallFilter": "seccomp"}
         missing = [name for key, name in names.items() if not (self.filtered and self._hello[key])]

@@ -58,8 +58,6 @@ class LeanChecker:
     def __init__(
         self, timeout: float, header: str = "", backend: Backend | None = None, unsafe: bool = False
     ):
-        if not timeout > 0:
-            raise ValueError(f"timeout must be greater than 0, not {timeout}")
         self.timeout = timeout
         self.header = header
         self.backend = backend
@@ -71,16 +69,13 @@ class LeanChecker:
         self._is_stopping = False
 
     def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-
-    def start(self) -> Self:
-        """Start Lean and return without waiting until it is ready. Raises LeanUnavailable."""
+        """Start Lean, and return without waiting until it is ready. Raises LeanUnavailable."""
         with self._lock:
             self._start()
         return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
 
     def wait_ready(self) -> float:
         """Wait until the header is imported. Return the seconds from Lean's start until then.

@@ -104,12 +104,12 @@ class LeanGrader:
         return verdict
 
     def _get_checker(self, header: str) -> LeanChecker:
-        """Return the checker for a header, which is started if needed.
+        """Return the checker for a header.
 
         If there are then more than `limits.LEAN_CHECKERS`, the least recently used one is stopped.
         """
         checker = self._checkers.pop(header, None)
-        checker = checker or LeanChecker(self.timeout, header, unsafe=self.unsafe).start()
+        checker = checker or LeanChecker(self.timeout, header, unsafe=self.unsafe)
         while len(self._checkers) >= limits.LEAN_CHECKERS:
             self._checkers.pop(next(iter(self._checkers))).stop()
         self._checkers[header] = checker  # the dictionary is in the order of last use

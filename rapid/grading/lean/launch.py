@@ -50,21 +50,13 @@ exec "$@" 2>/dev/null
 
 @dataclass(frozen=True)
 class Launch:
-    """A program to start.
-
-    Args:
-        program: the command line, with limited memory.
-        environment: all environment variables.
-        folder: the working directory.
-        isolation: a description of what isolates the program from the machine.
-        scratch: a file that the program may leave behind when it is killed; None if there is none.
-    """
+    """A program to start."""
 
     program: LimitedCommand
-    environment: dict[str, str]
-    folder: Path
-    isolation: str
-    scratch: Path | None = None
+    environment: dict[str, str]  # all environment variables
+    folder: Path  # the working directory
+    isolation: str  # a description of what isolates the program from the machine
+    scratch: Path | None = None  # a file that the program may leave behind when it is killed
 
     @property
     def command(self) -> LimitedCommand:

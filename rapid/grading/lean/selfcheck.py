@@ -1,7 +1,5 @@
 """The command `rapid lean-setup`: installs Lean and tests whether it judges correctly."""
 
-from typing import TextIO
-
 from rapid.grading.lean.checker import LeanChecker
 from rapid.grading.lean.install import KINDS, MATHLIB_ADVICE, Backend, LeanUnavailable, ensure_lean
 
@@ -10,12 +8,8 @@ TRUE = ("theorem t (a b : Nat) (h : a < b) : a + 1 ≤ b := by", "omega")
 FALSE = ("theorem t : (1 : Nat) = 2 := by", "set_option debug.skipKernelTC true in decide +kernel")
 
 
-def set_up_lean(stream: TextIO) -> int:
-    """Install Lean, let it judge a true and a false statement, and return the exit status.
-
-    Args:
-        stream: where the report is printed.
-    """
+def set_up_lean() -> int:
+    """Install Lean, let it judge a true and a false statement, and return the exit status."""
     try:
         backend = ensure_lean(verify_all=True)
         judgements, seconds = [], []
@@ -24,7 +18,7 @@ def set_up_lean(stream: TextIO) -> int:
                 seconds.append(lean.wait_ready())
                 judgements += [lean.check("t", *TRUE).reward, lean.check("t", *FALSE).reward]
     except LeanUnavailable as error:
-        print(f"Lean is not available: {error}", file=stream)
+        print(f"Lean is not available: {error}")
         return 1
     try:
         start_mathlib(backend)
@@ -35,11 +29,11 @@ def set_up_lean(stream: TextIO) -> int:
         mathlib = f"not found. {MATHLIB_ADVICE}" if missing else f"cannot be used: {error}"
     # In both rounds the true statement passes and the false one does not.
     works = judgements == [1.0, 0.0, 1.0, 0.0]
-    print(f"Lean        {backend.version}, {KINDS[backend.kind]}", file=stream)
-    print(f"folder      {backend.folder}", file=stream)
-    print(f"start-up    {seconds[0]:.1f} s, then {seconds[1]:.1f} s", file=stream)
-    print(f"Mathlib     {mathlib}", file=stream)
-    print(f"self-check  {'passed' if works else 'FAILED: a wrong judgement'}", file=stream)
+    print(f"Lean        {backend.version}, {KINDS[backend.kind]}")
+    print(f"folder      {backend.folder}")
+    print(f"start-up    {seconds[0]:.1f} s, then {seconds[1]:.1f} s")
+    print(f"Mathlib     {mathlib}")
+    print(f"self-check  {'passed' if works else 'FAILED: a wrong judgement'}")
     return 0 if works else 1
 
 

@@ -72,16 +72,14 @@ def excludes_unsafe_layer():
 
 @pytest.fixture(scope="session")
 def grader(layer):
-    with CodeGrader(timeout=1.0, memory_mb=256, layer=layer) as grader:
+    with CodeGrader(1.0, Sandbox(256, layer)) as grader:
         yield grader
 
 
 @pytest.fixture(scope="session")
 def attacked_grader(isolation):
     """A grader whose sandbox has all isolation, or lacks the guard or the filters."""
-    grader = CodeGrader(timeout=1.0)
-    grader._sandbox = Sandbox(256, *isolation)
-    with grader:
+    with CodeGrader(1.0, Sandbox(256, *isolation)) as grader:
         yield grader
 
 

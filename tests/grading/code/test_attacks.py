@@ -70,9 +70,8 @@ def test_an_intrusion_reaches_nothing(attacked_grader, double, targets, intrusio
 )
 def test_intrusions_succeed_without_isolation(double, targets):
     """Without isolation, a completion that runs as the grader's user reaches all these targets."""
-    grader = CodeGrader(timeout=1.0)
-    grader._sandbox = Sandbox(256, UNSAFE_LAYER, guarded=False, filtered=False, unsafe=True)
-    with grader:
+    sandbox = Sandbox(256, UNSAFE_LAYER, guarded=False, filtered=False, unsafe=True)
+    with CodeGrader(1.0, sandbox) as grader:
         for intrusion in intrusions.WITHOUT_PRIVILEGES:
             verdict = grader.grade(double, intrusions.build_program(intrusion, targets))
             assert verdict.reason == verdicts.PASSED, intrusion
@@ -136,7 +135,7 @@ def test_the_child_process_holds_no_reference_and_no_expected_output(grader, dou
     )
     answers = []
     grader.grade(secret, secret.canonical_solution)
-    job = encode_job(search, "f", grader._references.get(secret, grader._sandbox).inputs_json)
+    job = encode_job(search, "f", grader.get_reference(secret).inputs_json)
     grader._sandbox.run(job, 20.0, lambda line: answers.append(json.loads(line)), 10**6)
     match_count, searched_length = answers[0]["output"].split(" found in ")
     assert match_count == "0"

@@ -15,7 +15,7 @@ class TestSandbox:
     ENDLESS = encode_job("def f():\n    while True: pass", "f", "[[]]")
 
     def test_an_idle_runner_that_died_is_replaced_behind_the_same_layer(self, layer, double):
-        with CodeGrader(5.0, layer=layer) as grader:
+        with CodeGrader(5.0, Sandbox(layer=layer)) as grader:
             grader.prepare(double)
             grader._sandbox._runner.kill()
             grader._sandbox._runner.wait()

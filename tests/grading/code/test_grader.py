@@ -38,7 +38,7 @@ def test_random_numbers_and_hashes_repeat(layer):
     program = "import random\ndef f(): return random.random(), str({'a', 'b', 'c', 'd'})"
     outputs = []
     for _ in range(2):
-        with CodeGrader(timeout=1.0, layer=layer) as new_grader:
+        with CodeGrader(1.0, sandbox.Sandbox(layer=layer)) as new_grader:
             outputs.append(run_reference(make_problem(program, []), new_grader._sandbox).expected)
     assert outputs[0] == outputs[1]
 
@@ -47,7 +47,7 @@ def test_a_grader_without_a_sandbox_needs_the_unsafe_flag(monkeypatch):
     monkeypatch.setattr(sandbox, "LAYERS", ())
     with pytest.raises(sandbox.SandboxError), CodeGrader(timeout=1.0):
         pass
-    with CodeGrader(timeout=1.0, unsafe=True) as unsafe_grader:
+    with CodeGrader(1.0, sandbox.Sandbox(unsafe=True)) as unsafe_grader:
         assert "NOT ISOLATED" in unsafe_grader.describe_isolation()
     assert unsafe_grader._sandbox._runner is None
 

@@ -8,11 +8,12 @@ from dataclasses import replace
 import pytest
 
 from rapid.grading import limits, verdicts
-from rapid.grading.code import reference
+from rapid.grading.code import grader as code_grader
 from rapid.grading.code.grader import CodeGrader
-from rapid.grading.code.reference import ReferenceCache, run_reference
+from rapid.grading.code.reference import run_reference
 from rapid.grading.grader import BadProblem
 from rapid.grading.pool import GraderPool
+from rapid.grading.result_cache import ResultCache
 
 
 @pytest.fixture
@@ -24,12 +25,12 @@ def reference_runs(monkeypatch):
         ids.append(problem.id)
         return run_reference(problem, sandbox)
 
-    monkeypatch.setattr(reference, "run_reference", run)
+    monkeypatch.setattr(code_grader, "run_reference", run)
     return ids
 
 
 def test_graders_of_a_pool_run_the_reference_of_a_problem_once(double, reference_runs):
-    shared = ReferenceCache()
+    shared = ResultCache(2)
     with (
         GraderPool("mbpp_plus", lambda: CodeGrader(5.0, references=shared), 2) as pool,
         ThreadPoolExecutor(2) as threads,
@@ -45,20 +46,19 @@ def test_graders_of_a_pool_run_the_reference_of_a_problem_once(double, reference
 def test_the_references_that_were_used_last_are_kept(double, reference_runs, grader, monkeypatch):
     monkeypatch.setattr(limits, "MAX_REFERENCES", 2)
     problems = {name: double.model_copy(update={"task_id": name}) for name in "abc"}
-    references = ReferenceCache()
+    other_grader = CodeGrader(1.0, grader._sandbox)
     for name in "abacab":
-        references.get(problems[name], grader._sandbox)
+        other_grader.get_reference(problems[name])
     assert reference_runs == [*"abc", "b"]
 
 
 def test_references_of_different_problems_run_concurrently(double, monkeypatch):
     """Each run ends only when both have begun."""
     barrier = threading.Barrier(2, timeout=10.0)
-    monkeypatch.setattr(reference, "run_reference", lambda *_: barrier.wait())
-    shared = ReferenceCache()
+    monkeypatch.setattr(code_grader, "run_reference", lambda *_: barrier.wait())
     second_problem = double.model_copy(update={"task_id": "other"})
     with ThreadPoolExecutor(2) as threads:
-        list(threads.map(shared.get, [double, second_problem], [None, None]))
+        list(threads.map(CodeGrader(1.0).prepare, [double, second_problem]))
 
 
 def test_stored_inputs_are_restored_to_the_types_of_the_task(grader, double):
@@ -72,7 +72,7 @@ def test_stored_inputs_are_restored_to_the_types_of_the_task(grader, double):
             "plus_input": [[[3], [4]]],
         }
     )
-    reference = grader._references.get(stored, grader._sandbox)
+    reference = grader.get_reference(stored)
     assert reference.inputs == [[(1,), (2,)], [(3,), (4,)]]
     assert reference.expected == [("tuple", "tuple")] * 2
 
@@ -82,10 +82,10 @@ def test_a_completion_cannot_change_the_inputs_of_another(grader, double):
     problem = double.model_copy(
         update={"canonical_solution": greedy, "base_input": [[[]]], "plus_input": [[[1]], [[1]]]}
     )
-    assert grader._references.get(problem, grader._sandbox).expected == [1, 2, 2]
+    assert grader.get_reference(problem).expected == [1, 2, 2]
     for _ in range(2):
         assert grader.grade(problem, greedy).reason == verdicts.PASSED
-    assert grader._references.get(problem, grader._sandbox).inputs == [[[]], [[1]], [[1]]]
+    assert grader.get_reference(problem).inputs == [[[]], [[1]], [[1]]]
 
 
 def test_problems_with_the_same_id_and_other_content_have_their_own_references(grader, double):
@@ -112,7 +112,7 @@ def test_the_tolerance_of_a_problem_is_used(grader, double):
 def test_a_completion_gets_four_times_as_long_as_a_slow_reference(
     grader, double, reference_seconds, timeout, limit
 ):
-    reference = grader._references.get(double, grader._sandbox)
+    reference = grader.get_reference(double)
     assert replace(reference, seconds=reference_seconds).compute_time_limit(
         timeout
     ) == pytest.approx(limit)
@@ -122,7 +122,7 @@ def test_a_completion_as_slow_as_a_slow_reference_passes(grader, double):
     slow, start = "import time\ndef f(x):\n    time.sleep(0.3)\n    return 2 * x", time.monotonic()
     problem = double.model_copy(update={"canonical_solution": slow})
     assert grader.grade(problem, slow).reason == verdicts.PASSED  # 1.2 s, with a timeout of 1 s
-    reference = grader._references.get(problem, grader._sandbox)
+    reference = grader.get_reference(problem)
     assert 1.2 <= reference.seconds <= time.monotonic() - start
 
 

@@ -1,8 +1,8 @@
-"""A Lean checker that is shared by the tests which only check proofs with it."""
+"""A Lean checker that the tests share which only check proofs with it, and an image of Lean."""
 
 import pytest
 
-from rapid.grading.lean import LeanChecker
+from rapid.grading.lean import LeanChecker, launch
 
 
 @pytest.fixture(scope="package")
@@ -10,3 +10,10 @@ def lean():
     with LeanChecker(timeout=60) as checker:
         checker.wait_ready()
         yield checker
+
+
+@pytest.fixture
+def image(tmp_path, monkeypatch):
+    """The path of an image of Lean's memory that only this test uses. It does not exist yet."""
+    monkeypatch.setattr(launch, "get_image_path", lambda *_: tmp_path / "image")
+    return tmp_path / "image"

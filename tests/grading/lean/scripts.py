@@ -1,14 +1,23 @@
-"""Changes of the scripts that run in node, for tests of a changed author or judge."""
+"""Runs and changes the scripts of the WebAssembly Lean in node."""
 
 import re
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from rapid.grading.lean import ensure_lean, launch
+from rapid.grading.lean.install import find_node
 
 Change = tuple[str, str, int]  # pattern, replacement, in how many places
+
+
+def run_node(script: str, *arguments: object, folder: Path | None = None) -> str:
+    """Run JavaScript in node and return what it prints."""
+    command = [find_node(), "-e", script, *map(str, arguments)]
+    options = {"capture_output": True, "text": True, "check": True}
+    return subprocess.run(command, cwd=folder, **options).stdout
 
 
 def change_script(name: str, changes: list[Change], folder: Path, monkeypatch: pytest.MonkeyPatch):

@@ -3,7 +3,6 @@
 import io
 import json
 import stat
-import subprocess
 import tarfile
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import pytest
 from rapid.grading.lean import LeanUnavailable, ensure_lean, find_lean, install
 from rapid.grading.lean.wasm.notices import BEGINNINGS, NOTICES, PatchFailed, add_beginnings
 from rapid.grading.lean.wasm.patches import ASSIGN_EXPORTS, PATCHES, patch_lean_js
+from tests.grading.lean.scripts import run_node
 
 
 @pytest.fixture
@@ -247,13 +247,12 @@ def test_added_beginnings_of_functions_report_calls_and_keep_results(tmp_path):
         }
         console.log(JSON.stringify(results));
     """
-    command = [install.find_node(), "-e", script]
-    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    results = json.loads(run_node(script, folder=tmp_path))
     expected = {
         function: [126 + position, notice.name, [7, 8][: notice.arguments], 0]
         for position, (function, notice) in enumerate(NOTICES.items())
     } | {function: [128, -1] for function in BEGINNINGS}
-    assert json.loads(ended.stdout) == expected
+    assert results == expected
 
 
 @pytest.mark.parametrize("missing", [*NOTICES, *BEGINNINGS])

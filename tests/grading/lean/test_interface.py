@@ -254,11 +254,6 @@ def test_statement_and_proof_are_joined_with_space_between(fake_checker, request
     assert ends == ["\n", "", " ", " "]
 
 
-def test_a_timeout_of_zero_is_refused():
-    with pytest.raises(ValueError, match="must be greater than 0"):
-        LeanChecker(timeout=0)
-
-
 def test_only_a_proof_that_the_judge_refused_is_checked_again(fake_checker, requests_by_role):
     """An author may leave the kernel's check to the judge once."""
     # With a line break, as `check` adds it for a proof that begins without a space.

@@ -3,7 +3,7 @@
 import pytest
 
 from rapid.grading import verdicts
-from rapid.grading.lean import LeanChecker, launch
+from rapid.grading.lean import LeanChecker
 from tests.grading.lean import attacks, exports
 from tests.grading.lean.scripts import change_script
 
@@ -79,8 +79,7 @@ def test_each_check_has_a_limit_of_heartbeats_of_its_own(monkeypatch, tmp_path):
     assert answers == [verdicts.PASSED] * 10
 
 
-def test_operations_that_the_kernel_computes_cannot_be_redefined(monkeypatch, tmp_path):
-    monkeypatch.setattr(launch, "get_image_path", lambda *_: tmp_path / "image")
+def test_operations_that_the_kernel_computes_cannot_be_redefined(image):
     reasons_given = {}
     with LeanChecker(timeout=60, header="prelude\nimport Init.Prelude\n") as checker:
         checker.wait_ready()

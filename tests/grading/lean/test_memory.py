@@ -1,15 +1,13 @@
 """Lean's memory is restored after code of a proof has run in it, and this code is detected."""
 
 import json
-import subprocess
 
 import pytest
 
 from rapid.grading import verdicts
 from rapid.grading.lean import LeanChecker, launch
-from rapid.grading.lean.install import find_node
 from tests.grading.lean import attacks
-from tests.grading.lean.scripts import change_script
+from tests.grading.lean.scripts import change_script, run_node
 
 STATEMENT = "theorem p1 : (1 : Nat) = 2 := by\n  "
 TRUE_PROOF = ("p1", "theorem p1 : (1 : Nat) = 1 := by\n  ", "rfl")
@@ -160,12 +158,5 @@ QUIET_USE = {"evaluated": 0, "isFinished": True, "top": 1000}
     ],
 )
 def test_memory_is_restored_only_after_evaluation_a_failure_or_growth(uses, restored):
-    command = [
-        find_node(),
-        "-e",
-        RESTORE_SCRIPT,
-        str(launch.SCRIPTS / "memory.js"),
-        json.dumps(uses),
-    ]
-    ended = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert json.loads(ended.stdout) == restored
+    printed = run_node(RESTORE_SCRIPT, launch.SCRIPTS / "memory.js", json.dumps(uses))
+    assert json.loads(printed) == restored

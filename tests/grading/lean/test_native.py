@@ -170,10 +170,9 @@ def judge_cases(proposition: str, exports_by_name: dict[str, bytes]) -> dict[str
     }
 
 
-def test_the_complete_checker_elaborates(monkeypatch, tmp_path):
+def test_the_complete_checker_elaborates(image):
     source = install.write_native_checker().read_text(encoding="utf-8")
     source = source.replace("open Lean Elab", "noncomputable section\nopen Lean Elab", 1)
-    monkeypatch.setattr(launch, "get_image_path", lambda *_: tmp_path / "image")
     with LeanChecker(timeout=1, header=source) as lean:
         assert lean.wait_ready() > 0
 

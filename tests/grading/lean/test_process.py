@@ -1,12 +1,10 @@
 """The process of the WebAssembly Lean: its memory, its image and its permissions."""
 
-import subprocess
-
 import pytest
 
 from rapid.grading import limits, verdicts
 from rapid.grading.lean import LeanChecker, ensure_lean, launch
-from rapid.grading.lean.install import find_node
+from tests.grading.lean.scripts import run_node
 from tests.subprocesses import python, wait_for
 
 TRUE_PROOF = ("p1", "theorem p1 : (1 : Nat) = 1 := by\n  ", "rfl")
@@ -39,17 +37,14 @@ def test_the_process_has_no_environment_variables_of_the_caller(lean, monkeypatc
     assert names <= {b"PATH", b"PWD", b"OLDPWD", b"SHLVL", b"_"}
 
 
-def test_a_header_is_applied_to_statements_and_proofs(monkeypatch, tmp_path):
-    monkeypatch.setattr(launch, "get_image_path", lambda *_: tmp_path / "image")
+def test_a_header_is_applied_to_statements_and_proofs(image):
     with LeanChecker(timeout=20, header="import Init\nopen Nat\n") as checker:
         statement = "theorem p1 (a b : Nat) (h : a < b) : succ a ≤ b := by\n  "
         assert checker.check("p1", statement, "exact succ_le_of_lt h").reason == verdicts.PASSED
 
 
 @pytest.mark.slow
-def test_a_process_started_from_the_image_gives_the_same_verdicts(monkeypatch, tmp_path):
-    image = tmp_path / "image"
-    monkeypatch.setattr(launch, "get_image_path", lambda *_: image)
+def test_a_process_started_from_the_image_gives_the_same_verdicts(image, tmp_path):
     reasons = []
     for _ in range(2):
         with LeanChecker(timeout=20) as checker:
@@ -64,9 +59,8 @@ def test_a_process_started_from_the_image_gives_the_same_verdicts(monkeypatch, t
     assert reasons[0][2:] == [verdicts.PASSED, verdicts.FORBIDDEN]
 
 
-def test_only_the_judge_may_write_the_image(monkeypatch, tmp_path):
+def test_only_the_judge_may_write_the_image(image, tmp_path):
     """A judge that starts from the image trusts its content."""
-    monkeypatch.setattr(launch, "get_image_path", lambda *_: tmp_path / "image")
     writes = {
         role: f"--allow-fs-write={tmp_path}" in launch.plan_wasm(ensure_lean(), "", role).program
         for role in ("author", "judge")
@@ -83,13 +77,10 @@ def test_copying_bytes_fails_if_lean_has_no_memory_left():
         try { Runtime.prototype.withCopy.call(lean, Buffer.from('ab'), use); }
         catch (error) { console.log(error.message); }
     """
-    command = [find_node(), "-e", script, str(launch.SCRIPTS / "runtime.js")]
-    ended = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert ended.stdout == "Lean has no memory left\n"
+    assert run_node(script, launch.SCRIPTS / "runtime.js") == "Lean has no memory left\n"
 
 
-def test_an_incomplete_image_is_deleted(monkeypatch, tmp_path):
-    monkeypatch.setattr(launch, "get_image_path", lambda *_: tmp_path / "image")
+def test_an_incomplete_image_is_deleted(image, tmp_path):
     with LeanChecker(timeout=20) as checker:
         checker._processes["author"]._scratch.write_bytes(b"half of it")
     assert list(tmp_path.iterdir()) == []
@@ -101,7 +92,7 @@ import os
 from pathlib import Path
 from rapid.grading.lean import LeanChecker, launch
 launch.get_image_path = lambda *_: Path({str(tmp_path / "image")!r})
-checker = LeanChecker(timeout=20).start()
+checker = LeanChecker(timeout=20).__enter__()
 checker._processes["author"]._scratch.write_bytes(b"half of it")
 os.kill(os.getpid(), 9)
 """

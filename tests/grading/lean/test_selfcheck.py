@@ -1,6 +1,5 @@
 """`rapid lean-setup` with a Lean whose verdicts are right or wrong, and without a Lean."""
 
-import io
 from pathlib import Path
 
 import pytest
@@ -47,12 +46,13 @@ def lean(monkeypatch):
     return Lean
 
 
-def run_setup() -> tuple[int, str]:
-    stream = io.StringIO()
-    return selfcheck.set_up_lean(stream), stream.getvalue()
+@pytest.fixture
+def run_setup(capsys):
+    """Return a function that runs the command and returns its exit status and what it printed."""
+    return lambda: (selfcheck.set_up_lean(), capsys.readouterr().out)
 
 
-def test_setup_starts_lean_twice_and_then_with_mathlib(lean):
+def test_setup_starts_lean_twice_and_then_with_mathlib(lean, run_setup):
     status, printed = run_setup()
     assert status == 0 and lean.started == [("", False)] * 2 + [("import Mathlib\n", False)]
     assert "1.0 s, then 2.0 s\nMathlib     found\nself-check  passed\n" in printed
@@ -66,13 +66,13 @@ def test_setup_starts_lean_twice_and_then_with_mathlib(lean):
 
 
 @pytest.mark.parametrize("passes", [(), (selfcheck.TRUE, selfcheck.FALSE), (selfcheck.FALSE,)])
-def test_a_lean_with_wrong_verdicts_fails_the_self_check(lean, passes):
+def test_a_lean_with_wrong_verdicts_fails_the_self_check(lean, run_setup, passes):
     lean.passes = passes
     status, printed = run_setup()
     assert status == 1 and "self-check  FAILED" in printed
 
 
-def test_an_unavailable_lean_is_reported_with_the_reason(monkeypatch):
+def test_an_unavailable_lean_is_reported_with_the_reason(run_setup, monkeypatch):
     def raise_unavailable(verify_all):
         raise LeanUnavailable("no npm")
 

@@ -186,14 +186,7 @@ def drop_rights(user: int | None) -> None:
 
 
 def limit_resources(resources: dict[str, int]) -> None:
-    """Set resource limits of this process for good: address space, processes, files, ...
-
-    Args:
-        resources: limits by the names of RLIMITs, such as "AS".
-
-    Raises:
-        OSError, ValueError: not permitted.
-    """
+    """Set resource limits of this process for good, by the names of RLIMITs, such as "AS"."""
     for name, value in resources.items():
         kind = getattr(resource, f"RLIMIT_{name}")
         _, hard_limit = resource.getrlimit(kind)  # this process cannot raise it

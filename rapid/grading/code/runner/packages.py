@@ -16,11 +16,7 @@ NAMES = ("numpy", "pandas", "dateutil", "pytz", "six", "tzdata")
 
 
 class Finder:
-    """Finds modules and packages by their paths: an entry of `sys.meta_path`.
-
-    Args:
-        paths: the paths of packages (folders) and modules (files).
-    """
+    """Finds packages (folders) and modules (files) by their paths: an entry of `sys.meta_path`."""
 
     def __init__(self, paths: list[str]):
         self._files = {}
@@ -35,13 +31,9 @@ class Finder:
 
 
 def preload_packages(names: set[str]) -> None:
-    """Import the packages that a program mentions, before `isolation.install_guard`.
+    """Import the packages that these names in a program mention, if they are installed.
 
-    Importing these packages uses the operating system, which `install_guard` forbids. Packages that
-    are not installed are skipped.
-
-    Args:
-        names: the names in the program, such as "numpy" or "numpy.linalg".
+    Importing them uses the operating system, which `isolation.install_guard` later forbids.
     """
     modules = {name.partition(".")[0] for name in names}
     for name in NAMES:

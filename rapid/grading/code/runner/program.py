@@ -251,10 +251,7 @@ def _select_parts(
 ) -> list[Part]:
     """Return the program in a piece, with the statements that it needs from other pieces.
 
-    Args:
-        name: the function's name.
-        defined_at: index of the piece's last statement that defines the function.
-        other_statements: the statements of all other pieces.
+    `defined_at` is the index of the piece's last statement that defines the function.
     """
     bound_in_piece = {bound for statement in piece for bound in statement.bound}
     # Pairs of a statement and the names that it binds. Statements of other pieces are used only for
