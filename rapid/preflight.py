@@ -19,7 +19,7 @@ from rapid.artifacts.manifests import Manifest
 from rapid.benchmarks import BENCHMARKS
 from rapid.config.jobs import build_plan, list_jobs
 from rapid.config.params import Params
-from rapid.config.sections import PublishedModel
+from rapid.config.params_schema import PublishedModel
 from rapid.config.specs import FetchSpec, TrainSpec, list_needed_models
 from rapid.errors.shortages import describe_shortage, find_extra
 from rapid.freshness import Job

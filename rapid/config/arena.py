@@ -19,7 +19,7 @@ from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
 from rapid.algorithms import PG, RAPID
 from rapid.algorithms.variant_names import AlgorithmName, format_variant, parse_variant_name
-from rapid.config.sections import BenchmarkName, Probability, Section, Seed, Size
+from rapid.config.params_schema import BenchmarkName, Probability, Section, Seed, Size
 from rapid.settings import describe_invalid
 
 # What a claim compares: training seconds until an accuracy is reached, accuracy after equally many

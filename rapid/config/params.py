@@ -1,8 +1,9 @@
 """Reads params.yaml and its overlays into validated objects.
 
 `load_files` reads YAML files, `load` takes merged YAML (Snakemake's `config`), and both return a
-`Params`. A `Params` has the sections in `rapid.config.sections`, and one section for each algorithm
-that has parameters. `rapid.config.specs` selects the parameters that a single job depends on.
+`Params`. A `Params` has the sections in `rapid.config.params_schema`, and one section for each
+algorithm that has parameters. `rapid.config.specs` selects the parameters that a single job depends
+on.
 
 An overlay is a YAML file whose values override those of params.yaml. An inference batch has the
 completions of H optimizer steps, n_step each, which are sampled together.
@@ -21,7 +22,7 @@ from rapid.algorithms.base import Parameters
 from rapid.algorithms.variant_names import AlgorithmName, is_supervised, parse_variant_name
 from rapid.benchmarks import BENCHMARKS
 from rapid.config.arena import Arena
-from rapid.config.sections import (
+from rapid.config.params_schema import (
     BASE,
     AnyModel,
     BenchmarkName,

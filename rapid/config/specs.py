@@ -21,7 +21,7 @@ from rapid.benchmarks import BENCHMARKS
 from rapid.benchmarks.base import PROMPT
 from rapid.config.arena import Entry
 from rapid.config.params import Params
-from rapid.config.sections import (
+from rapid.config.params_schema import (
     BASE,
     BenchmarkName,
     Compute,

@@ -11,7 +11,7 @@ import yaml
 
 from rapid.artifacts.files import BadInput
 from rapid.config.params import Params
-from rapid.config.sections import EmbeddedModel
+from rapid.config.params_schema import EmbeddedModel
 
 PUBLISHED_SIZES = Path(__file__).with_name("model_sizes.yaml")
 # Sizes of embedded models, the tiny models that the pipeline itself pre-trains: the width of an

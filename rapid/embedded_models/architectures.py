@@ -3,7 +3,7 @@
 They are Qwen2, Llama and Gemma 3.
 """
 
-from rapid.config.sections import EmbeddedModel
+from rapid.config.params_schema import EmbeddedModel
 
 HEAD_DIM = 64  # units per attention head; vLLM's attention kernels need this size
 CONTEXT = 512  # maximum number of tokens of prompt and completion

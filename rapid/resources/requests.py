@@ -9,7 +9,7 @@ import sys
 
 from pydantic import BaseModel
 
-from rapid.config.sections import Compute
+from rapid.config.params_schema import Compute
 from rapid.config.specs import DistillSpec, EvaluateSpec, TrainSpec, uses_vllm_server
 from rapid.resources.leases import lease_cores, lease_gpus
 
