@@ -363,14 +363,8 @@ def _run_preflight(args) -> int:
     from rapid.config.params import load_files
     from rapid.preflight import print_checks, run_checks
 
-    def find_large_runs(params, memory: float) -> dict[str, str]:
-        # Imported here because it needs the pipeline's packages, and is called with GPUs only.
-        from rapid.cost.estimates import find_runs_too_large
-
-        return find_runs_too_large(params, memory)
-
     params = load_files(*([args.config] if args.config else args.configfile))
-    missing = print_checks(run_checks(params, find_runs_too_large=find_large_runs))
+    missing = print_checks(run_checks(params))
     print(f"{len(missing)} missing" if missing else "nothing is missing")
     return 1 if missing else 0
 

@@ -7,7 +7,7 @@ import os
 import re
 import shutil
 import sysconfig
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -55,21 +55,15 @@ def _build_check(subject: str, finding: str, is_enough: bool, advice: str) -> Ch
     return Check(subject, finding, "" if is_enough else advice)
 
 
-def run_checks(
-    params: Params,
-    machine: bool = True,
-    find_runs_too_large: Callable[[Params, float], dict[str, str]] = lambda params, memory: {},
-) -> Iterator[Check]:
+def run_checks(params: Params, machine: bool = True) -> Iterator[Check]:
     """Run all checks for the jobs of these parameters, and yield their results; slow checks last.
 
     Args:
         machine: whether jobs run on this machine, so that its cores, memory, GPUs and compiler
             are checked too.
-        find_runs_too_large: `rapid.cost.estimates.find_runs_too_large`, which takes the memory of a
-            GPU in bytes and returns a message for each run that does not fit.
     """
     if machine:
-        yield from _check_machine(params, find_runs_too_large)
+        yield from _check_machine(params)
     yield _check_packages(params)
     yield from check_reporter(params)
     if machine and (params.compute.processes > 1 or params.compute.sampler == "vllm"):
@@ -98,7 +92,7 @@ def _has_run(job: Job) -> bool:
     return manifest is not None and manifest.spec == job.spec.model_dump(mode="json")
 
 
-def _check_machine(params: Params, find_runs_too_large) -> Iterator[Check]:
+def _check_machine(params: Params) -> Iterator[Check]:
     specs = [job.spec for job in list_jobs(params) if job.stage != "report"]
     required, available = max(map(count_cores, specs)), len(list_usable_cores())
     finding = f"{available} usable, the largest job needs {required}"
@@ -120,10 +114,13 @@ def _check_machine(params: Params, find_runs_too_large) -> Iterator[Check]:
         "CUDA_VISIBLE_DEVICES; `nvidia-smi` lists the GPUs of this machine."
     )
     yield _build_check("GPUs", finding, len(gpus) >= required, advice)
-    memory = min((gpu.memory_mb for gpu in gpus), default=0) * 1e6
-    for run, message in find_runs_too_large(params, memory).items() if memory else ():
-        finding, _, advice = message.partition(": ")
-        yield Check(f"GPU memory of {run}", finding, f"{advice[0].upper()}{advice[1:]}.")
+    if gpus:
+        from rapid.cost.estimates import find_runs_too_large  # needs the pipeline's packages
+
+        memory = min(gpu.memory_mb for gpu in gpus) * 1e6
+        for run, message in find_runs_too_large(params, memory).items():
+            finding, _, advice = message.partition(": ")
+            yield Check(f"GPU memory of {run}", finding, f"{advice[0].upper()}{advice[1:]}.")
     advice = f"Jobs need {GPU_MEMORY_MB:,} MB: leave this GPU out of CUDA_VISIBLE_DEVICES."
     for gpu in gpus:
         is_enough = gpu.memory_mb >= GPU_MEMORY_MB

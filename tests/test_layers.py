@@ -15,8 +15,8 @@ from tests.checkout import ROOT, list_files
 LAYERS = [
     ["rapid.__main__"],
     ["rapid.cli", "performance"],
-    ["rapid.stages", "reports"],
-    ["rapid.cost", "rapid.console", "rapid.embedded_models", "rapid.preflight", "rapid.sampling"],
+    ["rapid.stages", "rapid.preflight", "reports"],
+    ["rapid.cost", "rapid.console", "rapid.embedded_models", "rapid.sampling"],
     ["rapid.errors"],
     ["rapid.training", "rapid.vllm_server"],
     ["rapid.processes"],
