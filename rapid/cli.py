@@ -202,7 +202,7 @@ def _add_plan(commands) -> None:
     help_text = "predict the pipeline's cost: time, GPU-hours, memory and disk of every job"
     command = _add_command(commands, "plan", help_text, _run_plan)
     _add_configfile(command)
-    add_options(command, build_positive_type)
+    add_options(command)
 
 
 def _add_configfile(command: Parser) -> None:

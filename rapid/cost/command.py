@@ -1,8 +1,4 @@
-"""`rapid plan`: print the estimated cost of all jobs, and advice on H.
-
-H is the number of optimizer steps that RAPID takes on one inference batch, the completions that are
-sampled together.
-"""
+"""`rapid plan`: print the estimated cost of all jobs, and advice on H."""
 
 import argparse
 from collections import Counter

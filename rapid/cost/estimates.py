@@ -1,9 +1,4 @@
-"""Estimates the cost of each job and of the whole pipeline, and advises on H and micro-batches.
-
-An inference batch has the completions that are sampled together. H is the number of optimizer steps
-that RAPID takes on an inference batch. A micro-batch has the completions of one forward and
-backward pass.
-"""
+"""Estimates the cost of each job and of the whole pipeline, and advises on H and micro-batches."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -49,7 +44,6 @@ from rapid.text import format_duration
 
 DOWNLOAD_BYTES_PER_SECOND = 50e6
 STAGE_SECONDS = {"data": 5.0, "models": 5.0, "report": 30.0}  # of jobs that run no model
-TOKENIZER_BYTES_PER_TOKEN = 50  # size of a saved tokenizer, per token of the vocabulary
 # A larger H is more off-policy. Doubling H is advised only if the runtime with 2H is below this
 # share of the runtime with H.
 MAX_RUNTIME_RATIO = 0.9
@@ -185,11 +179,8 @@ def _estimate_job(estimator: Estimator, job: Job) -> JobCost:
 
 
 def _count_saved_bytes(shape: Shape, precision: str) -> float:
-    """Return the bytes of a saved model: its weights, and a few MB of tokenizer."""
-    return (
-        shape.parameters * BYTES_PER_NUMBER[precision]
-        + TOKENIZER_BYTES_PER_TOKEN * shape.vocabulary
-    )
+    """Return the bytes of a saved model's weights; the tokenizer takes a few MB more."""
+    return shape.parameters * BYTES_PER_NUMBER[precision]
 
 
 def find_longest_chain(costs: list[JobCost]) -> float:

@@ -34,9 +34,6 @@ from rapid.cost.work import (
 
 # The phases with a factor. For grading, the seconds of a verdict are measured instead.
 SCALED_PHASES = ["sampling", "backpropagation", "sync", "other", "startup"]
-# A warning is printed about a model with more than this many times the weights of the largest one
-# that was measured.
-MAX_SIZE_RATIO = 2
 # Fields of `Expected` that can be computed from a run's result files, and those that cannot.
 MEASURED_FIELDS, UNMEASURED_FIELDS = ["length", "signal", "kept"], ["prompt", "spread"]
 
@@ -139,28 +136,12 @@ def fit_rates(
         measured=measured,
     )
     ratios = runs.work.map(machine.estimate_runtime) / runs.total
-    not_run = [model for model in shapes if model not in set(runs.model)]
-    largest = max(shapes[model].parameters for model in set(runs.model))
-    much_larger = [
-        model for model in not_run if shapes[model].parameters > MAX_SIZE_RATIO * largest
-    ]
     notes = [
         f"measured in {len(runs)} runs on {runs.hardware.iloc[0] or 'a machine'}; the planned "
-        f"runtime of a single run is {ratios.min():.2f} to {ratios.max():.2f} of the measured one",
-        *(
-            [f"models without runs, whose times are scaled by size: {', '.join(not_run)}"]
-            if not_run
-            else []
-        ),
-        *(
-            [
-                f"much larger than the models that were run: {', '.join(much_larger)}; make short "
-                "runs of them, or plan with --gpu"
-            ]
-            if much_larger
-            else []
-        ),
+        f"runtime of a single run is {ratios.min():.2f} to {ratios.max():.2f} of the measured one"
     ]
+    if not_run := [model for model in shapes if model not in set(runs.model)]:
+        notes.append(f"models without runs, whose times are scaled by size: {', '.join(not_run)}")
     return replace(machine, notes=tuple(notes))
 
 

@@ -2,11 +2,6 @@
 
 Counts are those of the busiest process of the job. If they depend on random lengths or rewards,
 they are expected values.
-
-An inference batch has the completions of H optimizer steps, which are sampled together; with
-`reuse` these steps are repeated. A step's completions are processed in micro-batches, with a
-forward and a backward pass each. A group has the completions of one prompt. It has a signal if its
-rewards differ.
 """
 
 from collections.abc import Callable
@@ -60,14 +55,8 @@ class Work:
 
         It does if it has several cores, and samples in its own processes.
         """
-        if not (self.steps and self.completions):
-            return False
-        return self.graders > 1 and not uses_vllm_server(self.spec)
-
-    @property
-    def graders(self) -> int:
-        """Return the number of graders of each process."""
-        return self.spec.compute.threads
+        is_rl = self.steps > 0 and self.completions > 0
+        return is_rl and self.spec.compute.threads > 1 and not uses_vllm_server(self.spec)
 
 
 def get_benchmark_and_model(spec: BaseModel) -> tuple[str, str]:
