@@ -66,12 +66,6 @@ class Job:
         """The output files that Snakemake's rules declare: the manifest and small results."""
         return [f"{self.folder}/{name}" for name in (MANIFEST, *STAGES[self.rule].results)]
 
-    @property
-    def command(self) -> str:
-        """The subcommand of `rapid` that runs the job, with its options for the paths to read."""
-        options = (f"--{option} {' '.join(paths)}" for option, paths in self.options.items())
-        return " ".join([self.rule, *options])
-
     def get_inputs(self, option: str) -> list["Job"]:
         """Return the jobs that wrote the files which an option of the subcommand names."""
         return [

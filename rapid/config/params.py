@@ -195,19 +195,14 @@ class Params(General):
             algorithms += names if field_benchmark == benchmark else []
         return list(dict.fromkeys(algorithms))
 
-    def get_start(self, algorithm: AlgorithmName) -> str:
-        """Return the algorithm whose trained model an algorithm starts from.
-
-        `BASE` stands for the model before training. SFT starts from it, and so does the algorithm
-        that the others start from.
-        """
-        start = self.training.start
-        return BASE if is_supervised(algorithm) or algorithm == start else start
-
     def get_start_settings(self, algorithm: AlgorithmName) -> dict[str, Any]:
-        """Return `start` and `start_seed` of an algorithm's runs, see `Training`."""
-        start = self.get_start(algorithm)
-        return {"start": start, "start_seed": None if start == BASE else self.training.start_seed}
+        """Return `start` and `start_seed` of an algorithm's runs, see `Training`.
+
+        SFT starts from the model before training, and so does the algorithm that others start from.
+        """
+        if is_supervised(algorithm) or algorithm == self.training.start:
+            return {"start": BASE, "start_seed": None}
+        return {"start": self.training.start, "start_seed": self.training.start_seed}
 
     def get_start_run(self, run: Run) -> Run:
         """Return the run whose model a run starts from; its algorithm may be `BASE`."""
