@@ -29,36 +29,29 @@ def test_study_that_is_null_is_left_out(values):
     assert "eta" not in load(values).studies.compared
 
 
+STUDY = {"benchmark": "math", "algorithms": ["rapid-H2", "rapid-H4"]}
 HYPOTHESIS = {"claim": "it is", "studies": ["own"], "contrast": {"rapid-H2": 1}, "above": 0}
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    ("key", "changes", "message"),
     [
-        ({"studies": ["other"]}, "hypotheses.h.studies: 'other' is invalid: must be one of"),
-        ({"contrast": {"pg": 1}}, "hypotheses.h.contrast: 'pg' is invalid"),
-        ({"above": 0.1, "below": 0.1}, "hypotheses.h.above: 0.1 is invalid"),
-        ({"metric": "reward"}, "hypotheses.h.metric: 'reward'"),
+        ("hypotheses.h", {"studies": ["other"]}, "studies: 'other' is invalid: must be one of"),
+        ("hypotheses.h", {"contrast": {"pg": 1}}, "contrast: 'pg' is invalid"),
+        ("hypotheses.h", {"above": 0.1, "below": 0.1}, "above: 0.1 is invalid"),
+        ("hypotheses.h", {"metric": "reward"}, "metric: 'reward'"),
+        (
+            "compared.own",
+            {"sweep": "epsilon"},
+            "sweep: 'epsilon' is invalid: must be a parameter of rapid-H2",
+        ),
+        ("compared.own", {"model": "other"}, "model: 'other' is invalid"),
     ],
 )
-def test_wrong_hypotheses_are_refused(values, changes, message):
-    compared = {"own": {"benchmark": "math", "algorithms": ["rapid-H2", "rapid-H4"]}}
-    values["studies"] = {"compared": compared, "hypotheses": {"h": HYPOTHESIS | changes}}
+def test_wrong_studies_and_hypotheses_are_refused(values, key, changes, message):
+    section, name = key.split(".")
+    values["studies"] = {"compared": {"own": STUDY}, "hypotheses": {"h": HYPOTHESIS}}
+    values["studies"][section] = {name: values["studies"][section][name] | changes}
     with pytest.raises(BadParams) as error:
         load(values)
-    assert f"studies.{message}" in str(error.value)
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"sweep": "epsilon"}, "sweep: 'epsilon' is invalid: must be a parameter of rapid-H2"),
-        ({"model": "other"}, "model: 'other' is invalid"),
-    ],
-)
-def test_wrong_studies_are_refused(values, changes, message):
-    study = {"benchmark": "math", "algorithms": ["rapid-H2", "rapid-H4"]} | changes
-    values["studies"] = {"compared": {"own": study}}
-    with pytest.raises(BadParams) as error:
-        load(values)
-    assert f"studies.compared.own.{message}" in str(error.value)
+    assert f"studies.{key}.{message}" in str(error.value)
