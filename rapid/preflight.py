@@ -160,10 +160,7 @@ def _check_compiler() -> Check:
 
 
 def _check_model(name: str, source: str, revision: str) -> tuple[Check, int]:
-    """Return a check of a published model, and the size of its weights in 1e6 bytes.
-
-    The size is 0 if it is unknown.
-    """
+    """Return a check of a published model, and its weights' size in 1e6 bytes (0 if unknown)."""
     subject, path = f"models.{name}", Path(source)
     if path.exists():
         files = [path] if path.suffix == ".gguf" else [*path.glob("*.safetensors")]
@@ -190,11 +187,7 @@ def _check_problems(benchmark: str, source: str) -> Check:
 def _check_hub(
     subject: str, name: str, revision: str, repo_type: str = "model"
 ) -> tuple[Check, int]:
-    """Check that the Hugging Face hub, or its cache on this machine, has a repository.
-
-    Returns:
-        The check, and the size of the weights in 1e6 bytes; 0 if there are none.
-    """
+    """Return a check that the hub, or its cache here, has a repository, and the weights' size."""
     from huggingface_hub import HfApi, snapshot_download
 
     repository = {"revision": revision, "repo_type": repo_type}
@@ -232,8 +225,7 @@ def _check_hub(
 def _check_disk(params: Params, model_sizes: dict[str, int]) -> Check:
     """Check for disk space for copies of published models and for the models of training runs.
 
-    Args:
-        model_sizes: size of each published model's weights in 1e6 bytes; 0 if unknown.
+    `model_sizes` has the size of each published model's weights in 1e6 bytes; 0 if unknown.
     """
     specs = [job.spec for job in list_jobs(params) if not _has_run(job)]
     copied_models = [spec.model for spec in specs if isinstance(spec, FetchSpec)]
@@ -256,9 +248,7 @@ def _check_disk(params: Params, model_sizes: dict[str, int]) -> Check:
 def _check_grader(name: str, permissions: GradingPermissions, from_hub: bool = False) -> Check:
     """Check that a benchmark's grader starts, and describe the isolation of completions.
 
-    Args:
-        name: name of the benchmark.
-        from_hub: whether problems come from the hub; then the grader is also started as they need.
+    If problems come from the hub, the grader is also started as they need.
     """
     subject, benchmark = f"grader of {name}", BENCHMARKS[name]
     try:

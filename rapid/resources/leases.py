@@ -185,18 +185,11 @@ def _secure_lease_folder(folder: Path) -> None:
 
 
 def _lease_locks(kind: str, names: list[str], count: int) -> list[int]:
-    """Wait until `count` of the named locks are free, and hold them until the process ends.
+    """Wait for `count` of the named locks, hold them, and return their indices into `names`.
 
     Only the job that holds the lock `gathering` gathers locks. Otherwise two jobs that both need
     the same two locks could hold one each, and wait for ever. Cores are leased before GPUs, so that
     no job holds GPUs while it waits for cores.
-
-    Args:
-        kind: "core" or "GPU".
-        names: names of the lock files, one for each core or GPU.
-
-    Returns:
-        Indices into `names`.
     """
     if not count:
         return []
