@@ -28,8 +28,6 @@ from rapid.artifacts.manifests import MANIFEST, Manifest, remove_path
 from rapid.artifacts.runs import CHECKPOINTS
 
 SMALL_FILE = 1 << 20  # bytes; files up to this size are always hashed
-# Named in messages in place of the changed files, if a manifest lists no files of code.
-UNLISTED_CODE = "files that its manifest does not list"
 
 
 @dataclass(frozen=True, eq=False)
@@ -247,17 +245,11 @@ def _shorten_list(items: list[str]) -> str:
 
 
 def list_changed_code(job: Job, manifest: Manifest) -> list[str]:
-    """List the source files that decide a job's result and have changed since the job ended.
-
-    The list is `UNLISTED_CODE` if the code has changed and the manifest lists no files of code.
-    """
+    """List the source files that decide a job's result and have changed since the job ended."""
     if manifest.spec.get("code") == job.spec.code:
         return []
     old_code, new_code = manifest.code, job.spec.hash_code_files()
-    changed = sorted(
-        file for file in old_code | new_code if old_code.get(file) != new_code.get(file)
-    )
-    return changed if old_code else [UNLISTED_CODE]
+    return sorted(file for file in old_code | new_code if old_code.get(file) != new_code.get(file))
 
 
 def print_changed_code(jobs: list[Job]) -> None:
@@ -293,12 +285,11 @@ def accept_code_changes(
         for job in reports:
             remove_path(job.manifest)
     for job in accepted:
-        manifest = _read_manifest(job)
-        if files := list_changed_code(job, manifest):
-            old_code = manifest.code
+        manifest = Manifest.read(job.folder)
+        if manifest and (files := list_changed_code(job, manifest)):
             note = {
                 "at": datetime.now(UTC).isoformat(timespec="seconds"),
-                "was": {file: old_code.get(file, "") for file in files if old_code},
+                "was": {file: manifest.code.get(file, "") for file in files},
             }
             update = {
                 "spec": manifest.spec | {"code": job.spec.code},
@@ -346,14 +337,3 @@ def discard_checkpoints_of_ended_runs() -> None:
     for folder in list_runs():
         if (folder / MANIFEST).exists():
             remove_path(folder / CHECKPOINTS)
-
-
-def _read_manifest(job: Job) -> Manifest:
-    """Return the manifest of a finished job.
-
-    Raises:
-        BadFile: the manifest was deleted while this command ran.
-    """
-    if (manifest := Manifest.read(job.folder)) is None:
-        raise BadFile(f"{job.manifest} was deleted meanwhile; run the command again")
-    return manifest
