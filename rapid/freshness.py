@@ -315,18 +315,14 @@ def discard_unavailable_manifests() -> list[str]:
         The folders of the jobs.
     """
     folders = []
-    for path in (file for root in list_roots() for file in _list_manifests(root)):
+    results = [root / folder for root in list_roots() for folder in RESULT_FOLDERS]
+    for path in (file for folder in results for file in folder.rglob(MANIFEST)):
         with suppress(BadFile):  # examining the jobs reports a damaged manifest
             manifest = Manifest.read(path.parent)
             if manifest and manifest.unavailable:
                 remove_path(path)
                 folders.append(path.parent.as_posix())
     return folders
-
-
-def _list_manifests(root: Path) -> list[Path]:
-    """List the manifests of all jobs except reports, in a folder of `list_roots`."""
-    return [path for folder in RESULT_FOLDERS for path in (root / folder).rglob(MANIFEST)]
 
 
 def discard_checkpoints_of_ended_runs() -> None:

@@ -87,11 +87,6 @@ class RunningJob:
         return next(reversed(_read_last_lines(self.log)), "")
 
     @property
-    def is_waiting(self) -> bool:
-        """Return whether the job waits for cores or GPUs."""
-        return self.last_line.startswith(WAITING)
-
-    @property
     def result(self) -> str:
         """Return ": RESULT" from the log's last line that begins with the job's folder; or ""."""
         lines = [line for line in _read_last_lines(self.log) if line.startswith(f"{self.folder}: ")]
@@ -181,7 +176,8 @@ class JobFormatter(logging.Formatter):
         """Return a line for each job that has waited for cores or GPUs for WAIT_SECONDS."""
         latest_start = self._clock() - WAIT_SECONDS
         jobs = [job for job in list(self.running.values()) if job.start_time <= latest_start]
-        return [f"{job.name}: {job.last_line}" for job in jobs if job.is_waiting]
+        last_lines = [(job.name, job.last_line) for job in jobs]
+        return [f"{name}: {line}" for name, line in last_lines if line.startswith(WAITING)]
 
     def estimate_seconds_left(self) -> float | None:
         """Estimate the seconds until all jobs have ended, from the mean of each rule's ended jobs.
