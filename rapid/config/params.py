@@ -157,14 +157,9 @@ class Params(General):
         return self
 
     @model_validator(mode="after")
-    def _check_sources(self):
-        for name, sizes in self.benchmarks.items():
-            check_source(f"benchmarks.{name}.source", name, sizes.source)
-        return self
-
-    @model_validator(mode="after")
-    def _check_all_batches(self):
+    def _check_sources_and_batches(self):
         for name, benchmark in self.benchmarks.items():
+            check_source(f"benchmarks.{name}.source", name, benchmark.source)
             if max(benchmark.pass_at) > self.evaluation.samples:
                 reason = f"must be at most {self.evaluation.samples}, which is evaluation.samples"
                 raise ValueError(
