@@ -30,6 +30,7 @@ from rapid.artifacts.files import BadInput, read_json
 from rapid.artifacts.runs import CHECKPOINTS, RunSummary, had_no_signal
 from rapid.benchmarks import BENCHMARKS
 from rapid.config import specs
+from rapid.cost.options import add_plan_options
 from rapid.errors.endings import run_command
 from rapid.grading.permissions import GradingPermissions
 from rapid.grading.verdicts import report_ungraded
@@ -197,12 +198,10 @@ def _add_maintenance(commands) -> None:
 
 
 def _add_plan(commands) -> None:
-    from rapid.cost.options import add_options
-
     help_text = "predict the pipeline's cost: time, GPU-hours, memory and disk of every job"
     command = _add_command(commands, "plan", help_text, _run_plan)
     _add_configfile(command)
-    add_options(command)
+    add_plan_options(command)
 
 
 def _add_configfile(command: Parser) -> None:

@@ -3,13 +3,12 @@
 import argparse
 import os
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 from rapid.arguments import build_positive_type
 
 
-def add_options(command: argparse.ArgumentParser) -> None:
+def add_plan_options(command: argparse.ArgumentParser) -> None:
     """Add the options of `rapid plan`."""
     add = command.add_argument
     rates = command.add_mutually_exclusive_group()
@@ -37,7 +36,7 @@ def add_options(command: argparse.ArgumentParser) -> None:
         "--kept": ("kept", "share of the teacher's completions that are correct"),
     }
     for option, (field, description) in shares.items():
-        parse = partial(_parse_share, may_be_zero=field == "spread")
+        parse = _parse_share_or_zero if field == "spread" else _parse_share
         add(option, dest=field, type=parse, metavar="SHARE", help=description)
     add(
         "--prompt-length", dest="prompt", type=positive, metavar="TOKENS",
@@ -54,12 +53,16 @@ def add_options(command: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
-def _parse_share(text: str, may_be_zero: bool) -> float:
-    """Parse a number above 0, or 0 itself if that is allowed, and at most 1."""
-    share = float(text)
-    if not 0 <= share <= 1 or (share == 0 and not may_be_zero):
-        raise argparse.ArgumentTypeError(f"{text} is not in {'[' if may_be_zero else '('}0, 1]")
-    return share
+def _parse_share(text: str) -> float:
+    """Parse a number above 0 and at most 1."""
+    if not 0 < float(text) <= 1:
+        raise argparse.ArgumentTypeError(f"{text} is not in (0, 1]")
+    return float(text)
+
+
+def _parse_share_or_zero(text: str) -> float:
+    """Parse a number from 0 to 1."""
+    return 0.0 if float(text) == 0 else _parse_share(text)
 
 
 def _build_pair_parser(convert: Callable) -> Callable:
