@@ -57,8 +57,8 @@ REPORT_VARIABLE = "RAPID_REPORT_TO"
 LIVE_FOLDER_VARIABLE = "RAPID_LIVE"  # folder of the runs that `dvc exp show` compares
 
 
-class General(Section):
-    """The keys of params.yaml that come before the algorithms' sections."""
+class Params(Section):
+    """All of params.yaml. The objects that `load` returns also have each algorithm's section."""
 
     name: NameWithoutDots | None = Field(
         None, description="name of an experiment; its results are in experiments/NAME/"
@@ -78,11 +78,6 @@ class General(Section):
     teacher: ModelName
     pretraining: Pretraining
     training: Training
-
-
-class Params(General):
-    """All of params.yaml. The objects that `load` returns also have each algorithm's section."""
-
     evaluation: EvaluationParams
     grading: GradingPermissions = NO_PERMISSIONS
     report: ReportParams = ReportParams()
@@ -288,9 +283,7 @@ def _build_params_class(*algorithms: str) -> type[Params]:
             required = any(field.is_required() for field in section.model_fields.values())
             default = ... if required else section()
             sections[algorithm.key] = (section, Field(default, exclude_if=partial(eq, default)))
-    # This order of base classes puts the algorithms' sections between those of General and Params.
-    general = create_model("Sections", __base__=General, **sections)
-    return create_model("Params", __base__=(Params, general))
+    return create_model("Params", __base__=Params, **sections)
 
 
 def load_files(*sources: Path | str) -> Params:

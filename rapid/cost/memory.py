@@ -77,7 +77,7 @@ def estimate_training_memory(
     tokens: float,
     completions: int,
     on_gpu: bool,
-    checkpointing: bool = False,
+    checkpointing: bool,
     reference: bool = False,
     engine: bool = False,
     processes: int = 1,
