@@ -13,7 +13,6 @@ from typing import Any
 
 import pandas as pd
 
-from rapid.algorithms.variant_names import parse_variant_name
 from rapid.artifacts.files import BadInput
 from rapid.artifacts.manifests import Manifest, read_result, read_rows
 from rapid.artifacts.runs import RunSummary, StepRecord
@@ -85,21 +84,20 @@ def _read_run(folder: Path, summary: RunSummary, params: Params) -> dict[str, ob
     spec = RunManifest.read(folder).spec
     if spec.pass_settings.micro_batch == "auto":
         spec = set_micro_batch(spec, max(1, summary.pass_completions))
-    algorithm = parse_variant_name(summary.algorithm).algorithm
     # Dynamic sampling (DAPO) replaces groups without a signal. So among the groups of a step, the
     # share of groups with a signal is larger than among all sampled groups.
-    kept_share, resamples = nan, algorithm.get_sampling_rounds(spec.objective) > 1
+    kept_share, resamples = nan, spec.algorithm.get_sampling_rounds(spec.objective) > 1
     signals = [step.signal for step in read_rows(folder / "steps.jsonl", StepRecord)]
     # For SFT, the number of optimizer steps shows which share of the teacher's completions was kept
     # as demonstrations: if all were kept, there would be `max_work.steps`.
-    if algorithm.is_supervised:
+    if spec.algorithm.is_supervised:
         max_work = count_job_work(spec, params, lambda *pair: Expected(1, 1, kept=1.0))
         kept_share = min(1.0, summary.optimizer_steps / max_work.steps)
     return {
         **summary.model_dump(exclude={"runtime"}),
         **summary.runtime.model_dump(),
         "spec": spec,
-        "is_supervised": algorithm.is_supervised,
+        "is_supervised": spec.algorithm.is_supervised,
         "length": summary.completion_length or nan,
         "signal": nan if resamples else pd.Series(signals, dtype=float).mean(),
         "kept": kept_share,

@@ -10,7 +10,6 @@ from math import ceil
 
 from pydantic import BaseModel
 
-from rapid.algorithms.variant_names import parse_variant_name
 from rapid.config.params import Params
 from rapid.config.specs import (
     DistillSpec,
@@ -182,9 +181,7 @@ def _count_extra_forwards(spec: TrainSpec) -> float:
        group takes several micro-batches.
     """
     training, objective = spec.training, spec.objective
-    depends_on_group_weights = parse_variant_name(
-        spec.run.algorithm
-    ).algorithm.depends_on_group_weights(objective)
+    depends_on_group_weights = spec.algorithm.depends_on_group_weights(objective)
     is_split = training.micro_batch < min(training.group_size, spec.n_step / count_processes(spec))
     steps = count_batch_steps(spec)
     computes_log_mu = training.precision != "float32" and not training.trust_sampler
@@ -200,9 +197,7 @@ def estimate_sampling_rounds(spec: TrainSpec, expected: Expected) -> tuple[float
     without a signal (all rewards are equal), until all groups have a signal or the rounds are used
     up.
     """
-    rounds = range(
-        parse_variant_name(spec.run.algorithm).algorithm.get_sampling_rounds(spec.objective)
-    )
+    rounds = range(spec.algorithm.get_sampling_rounds(spec.objective))
     groups = spec.H * spec.n_step / spec.training.group_size
     # Share of groups that a round has to draw: all groups in the first round, later those that
     # still have no signal.
@@ -213,7 +208,7 @@ def estimate_sampling_rounds(spec: TrainSpec, expected: Expected) -> tuple[float
 
 def estimate_trained_share(spec: TrainSpec, expected: Expected) -> float:
     """Estimate the share of groups that are trained on; groups without a gradient are skipped."""
-    algorithm, objective = parse_variant_name(spec.run.algorithm).algorithm, spec.objective
+    algorithm, objective = spec.algorithm, spec.objective
     unequal = 1 - (1 - expected.signal) ** algorithm.get_sampling_rounds(objective)
     shares = {"unequal": unequal, "rewarded": expected.rewarded, "all": 1.0}
     # Only the first step of an inference batch is on-policy.
