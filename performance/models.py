@@ -25,7 +25,7 @@ from rapid.benchmarks import BENCHMARKS
 from rapid.benchmarks.base import Problem
 from rapid.benchmarks.made import Exercise, draw_exercises
 from rapid.benchmarks.prompts import render_prompt
-from rapid.config.sections import PublishedModel
+from rapid.config.params_schema import PublishedModel
 from rapid.config.specs import FetchSpec
 from rapid.cost.shapes import Shape, load_published_shapes
 from rapid.grading.lean.install import get_cache_folder

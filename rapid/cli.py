@@ -30,6 +30,7 @@ from rapid.artifacts.files import BadInput, read_json
 from rapid.artifacts.runs import CHECKPOINTS, RunSummary, had_no_signal
 from rapid.benchmarks import BENCHMARKS
 from rapid.config import specs
+from rapid.cost.options import add_plan_options
 from rapid.errors.endings import run_command
 from rapid.grading.permissions import GradingPermissions
 from rapid.grading.verdicts import report_ungraded
@@ -197,12 +198,10 @@ def _add_maintenance(commands) -> None:
 
 
 def _add_plan(commands) -> None:
-    from rapid.cost.options import add_options
-
     help_text = "predict the pipeline's cost: time, GPU-hours, memory and disk of every job"
     command = _add_command(commands, "plan", help_text, _run_plan)
     _add_configfile(command)
-    add_options(command, build_positive_type)
+    add_plan_options(command)
 
 
 def _add_configfile(command: Parser) -> None:
@@ -363,14 +362,8 @@ def _run_preflight(args) -> int:
     from rapid.config.params import load_files
     from rapid.preflight import print_checks, run_checks
 
-    def find_large_runs(params, memory: float) -> dict[str, str]:
-        # Imported here because it needs the pipeline's packages, and is called with GPUs only.
-        from rapid.cost.estimates import find_runs_too_large
-
-        return find_runs_too_large(params, memory)
-
     params = load_files(*([args.config] if args.config else args.configfile))
-    missing = print_checks(run_checks(params, find_runs_too_large=find_large_runs))
+    missing = print_checks(run_checks(params))
     print(f"{len(missing)} missing" if missing else "nothing is missing")
     return 1 if missing else 0
 

@@ -28,8 +28,6 @@ from rapid.artifacts.manifests import MANIFEST, Manifest, remove_path
 from rapid.artifacts.runs import CHECKPOINTS
 
 SMALL_FILE = 1 << 20  # bytes; files up to this size are always hashed
-# Named in messages in place of the changed files, if a manifest lists no files of code.
-UNLISTED_CODE = "files that its manifest does not list"
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,12 +63,6 @@ class Job:
     def declared_outputs(self) -> list[str]:
         """The output files that Snakemake's rules declare: the manifest and small results."""
         return [f"{self.folder}/{name}" for name in (MANIFEST, *STAGES[self.rule].results)]
-
-    @property
-    def command(self) -> str:
-        """The subcommand of `rapid` that runs the job, with its options for the paths to read."""
-        options = (f"--{option} {' '.join(paths)}" for option, paths in self.options.items())
-        return " ".join([self.rule, *options])
 
     def get_inputs(self, option: str) -> list["Job"]:
         """Return the jobs that wrote the files which an option of the subcommand names."""
@@ -253,17 +245,11 @@ def _shorten_list(items: list[str]) -> str:
 
 
 def list_changed_code(job: Job, manifest: Manifest) -> list[str]:
-    """List the source files that decide a job's result and have changed since the job ended.
-
-    The list is `UNLISTED_CODE` if the code has changed and the manifest lists no files of code.
-    """
+    """List the source files that decide a job's result and have changed since the job ended."""
     if manifest.spec.get("code") == job.spec.code:
         return []
     old_code, new_code = manifest.code, job.spec.hash_code_files()
-    changed = sorted(
-        file for file in old_code | new_code if old_code.get(file) != new_code.get(file)
-    )
-    return changed if old_code else [UNLISTED_CODE]
+    return sorted(file for file in old_code | new_code if old_code.get(file) != new_code.get(file))
 
 
 def print_changed_code(jobs: list[Job]) -> None:
@@ -299,12 +285,11 @@ def accept_code_changes(
         for job in reports:
             remove_path(job.manifest)
     for job in accepted:
-        manifest = _read_manifest(job)
-        if files := list_changed_code(job, manifest):
-            old_code = manifest.code
+        manifest = Manifest.read(job.folder)
+        if manifest and (files := list_changed_code(job, manifest)):
             note = {
                 "at": datetime.now(UTC).isoformat(timespec="seconds"),
-                "was": {file: old_code.get(file, "") for file in files if old_code},
+                "was": {file: manifest.code.get(file, "") for file in files},
             }
             update = {
                 "spec": manifest.spec | {"code": job.spec.code},
@@ -330,18 +315,14 @@ def discard_unavailable_manifests() -> list[str]:
         The folders of the jobs.
     """
     folders = []
-    for path in (file for root in list_roots() for file in _list_manifests(root)):
+    results = [root / folder for root in list_roots() for folder in RESULT_FOLDERS]
+    for path in (file for folder in results for file in folder.rglob(MANIFEST)):
         with suppress(BadFile):  # examining the jobs reports a damaged manifest
             manifest = Manifest.read(path.parent)
             if manifest and manifest.unavailable:
                 remove_path(path)
                 folders.append(path.parent.as_posix())
     return folders
-
-
-def _list_manifests(root: Path) -> list[Path]:
-    """List the manifests of all jobs except reports, in a folder of `list_roots`."""
-    return [path for folder in RESULT_FOLDERS for path in (root / folder).rglob(MANIFEST)]
 
 
 def discard_checkpoints_of_ended_runs() -> None:
@@ -352,14 +333,3 @@ def discard_checkpoints_of_ended_runs() -> None:
     for folder in list_runs():
         if (folder / MANIFEST).exists():
             remove_path(folder / CHECKPOINTS)
-
-
-def _read_manifest(job: Job) -> Manifest:
-    """Return the manifest of a finished job.
-
-    Raises:
-        BadFile: the manifest was deleted while this command ran.
-    """
-    if (manifest := Manifest.read(job.folder)) is None:
-        raise BadFile(f"{job.manifest} was deleted meanwhile; run the command again")
-    return manifest

@@ -7,7 +7,7 @@ import os
 import re
 import shutil
 import sysconfig
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,7 +19,7 @@ from rapid.artifacts.manifests import Manifest
 from rapid.benchmarks import BENCHMARKS
 from rapid.config.jobs import build_plan, list_jobs
 from rapid.config.params import Params
-from rapid.config.sections import PublishedModel
+from rapid.config.params_schema import PublishedModel
 from rapid.config.specs import FetchSpec, TrainSpec, list_needed_models
 from rapid.errors.shortages import describe_shortage, find_extra
 from rapid.freshness import Job
@@ -55,21 +55,15 @@ def _build_check(subject: str, finding: str, is_enough: bool, advice: str) -> Ch
     return Check(subject, finding, "" if is_enough else advice)
 
 
-def run_checks(
-    params: Params,
-    machine: bool = True,
-    find_runs_too_large: Callable[[Params, float], dict[str, str]] = lambda params, memory: {},
-) -> Iterator[Check]:
+def run_checks(params: Params, machine: bool = True) -> Iterator[Check]:
     """Run all checks for the jobs of these parameters, and yield their results; slow checks last.
 
     Args:
         machine: whether jobs run on this machine, so that its cores, memory, GPUs and compiler
             are checked too.
-        find_runs_too_large: `rapid.cost.estimates.find_runs_too_large`, which takes the memory of a
-            GPU in bytes and returns a message for each run that does not fit.
     """
     if machine:
-        yield from _check_machine(params, find_runs_too_large)
+        yield from _check_machine(params)
     yield _check_packages(params)
     yield from check_reporter(params)
     if machine and (params.compute.processes > 1 or params.compute.sampler == "vllm"):
@@ -98,7 +92,7 @@ def _has_run(job: Job) -> bool:
     return manifest is not None and manifest.spec == job.spec.model_dump(mode="json")
 
 
-def _check_machine(params: Params, find_runs_too_large) -> Iterator[Check]:
+def _check_machine(params: Params) -> Iterator[Check]:
     specs = [job.spec for job in list_jobs(params) if job.stage != "report"]
     required, available = max(map(count_cores, specs)), len(list_usable_cores())
     finding = f"{available} usable, the largest job needs {required}"
@@ -120,10 +114,13 @@ def _check_machine(params: Params, find_runs_too_large) -> Iterator[Check]:
         "CUDA_VISIBLE_DEVICES; `nvidia-smi` lists the GPUs of this machine."
     )
     yield _build_check("GPUs", finding, len(gpus) >= required, advice)
-    memory = min((gpu.memory_mb for gpu in gpus), default=0) * 1e6
-    for run, message in find_runs_too_large(params, memory).items() if memory else ():
-        finding, _, advice = message.partition(": ")
-        yield Check(f"GPU memory of {run}", finding, f"{advice[0].upper()}{advice[1:]}.")
+    if gpus:
+        from rapid.cost.estimates import find_runs_too_large  # needs the pipeline's packages
+
+        memory = min(gpu.memory_mb for gpu in gpus) * 1e6
+        for run, message in find_runs_too_large(params, memory).items():
+            finding, _, advice = message.partition(": ")
+            yield Check(f"GPU memory of {run}", finding, f"{advice[0].upper()}{advice[1:]}.")
     advice = f"Jobs need {GPU_MEMORY_MB:,} MB: leave this GPU out of CUDA_VISIBLE_DEVICES."
     for gpu in gpus:
         is_enough = gpu.memory_mb >= GPU_MEMORY_MB
@@ -163,10 +160,7 @@ def _check_compiler() -> Check:
 
 
 def _check_model(name: str, source: str, revision: str) -> tuple[Check, int]:
-    """Return a check of a published model, and the size of its weights in 1e6 bytes.
-
-    The size is 0 if it is unknown.
-    """
+    """Return a check of a published model, and its weights' size in 1e6 bytes (0 if unknown)."""
     subject, path = f"models.{name}", Path(source)
     if path.exists():
         files = [path] if path.suffix == ".gguf" else [*path.glob("*.safetensors")]
@@ -193,11 +187,7 @@ def _check_problems(benchmark: str, source: str) -> Check:
 def _check_hub(
     subject: str, name: str, revision: str, repo_type: str = "model"
 ) -> tuple[Check, int]:
-    """Check that the Hugging Face hub, or its cache on this machine, has a repository.
-
-    Returns:
-        The check, and the size of the weights in 1e6 bytes; 0 if there are none.
-    """
+    """Return a check that the hub, or its cache here, has a repository, and the weights' size."""
     from huggingface_hub import HfApi, snapshot_download
 
     repository = {"revision": revision, "repo_type": repo_type}
@@ -235,8 +225,7 @@ def _check_hub(
 def _check_disk(params: Params, model_sizes: dict[str, int]) -> Check:
     """Check for disk space for copies of published models and for the models of training runs.
 
-    Args:
-        model_sizes: size of each published model's weights in 1e6 bytes; 0 if unknown.
+    `model_sizes` has the size of each published model's weights in 1e6 bytes; 0 if unknown.
     """
     specs = [job.spec for job in list_jobs(params) if not _has_run(job)]
     copied_models = [spec.model for spec in specs if isinstance(spec, FetchSpec)]
@@ -259,9 +248,7 @@ def _check_disk(params: Params, model_sizes: dict[str, int]) -> Check:
 def _check_grader(name: str, permissions: GradingPermissions, from_hub: bool = False) -> Check:
     """Check that a benchmark's grader starts, and describe the isolation of completions.
 
-    Args:
-        name: name of the benchmark.
-        from_hub: whether problems come from the hub; then the grader is also started as they need.
+    If problems come from the hub, the grader is also started as they need.
     """
     subject, benchmark = f"grader of {name}", BENCHMARKS[name]
     try:

@@ -214,11 +214,7 @@ def _sample_with_transformers(
 
 
 def _decode_completion(ids: torch.Tensor, tokenizer, end_ids: list[int]) -> Sample:
-    """Return the completion in a row of token ids, (T,), with padding after its end token.
-
-    Args:
-        end_ids: token ids that end a completion.
-    """
+    """Return the completion in a row of token ids, (T,), with padding after its end token."""
     positions = torch.isin(ids, torch.tensor(end_ids, device=ids.device)).nonzero()
     text = tokenizer.decode(ids, skip_special_tokens=True)
     tokens = int(positions[0]) + 1 if len(positions) else len(ids)

@@ -42,12 +42,7 @@ class Settings(BaseModel):
 
 
 def _name_allowed_keys(item: Any, keys: list[str], values: Any) -> Any:
-    """Return an item of a ValidationError; list the valid keys if it is about an unknown key.
-
-    Args:
-        keys: the valid keys of the section.
-        values: the section that is validated.
-    """
+    """Return an item of a ValidationError; list the valid keys if it is about an unknown key."""
     location = item["loc"]
     if item["type"] != "extra_forbidden" or len(location) > 1:
         return item

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import yaml
 
-from rapid.config.sections import ReportParams
+from rapid.config.params_schema import ReportParams
 
 FILE = Path(__file__).with_name("paper_styles.yaml")
 POINTS_PER_INCH = 72.27  # TeX's points

@@ -15,7 +15,7 @@ from rapid.algorithms import PG, RAPID
 from rapid.algorithms.variant_names import parse_variant_name
 from rapid.artifacts.files import BadInput, write_text
 from rapid.config.params import Params, load_files
-from rapid.config.sections import Run
+from rapid.config.params_schema import Run
 from rapid.config.specs import add_base_runs, build_train_spec, list_study_runs
 from rapid.text import align_columns
 from reports import formats

@@ -15,9 +15,9 @@ from tests.checkout import ROOT, list_files
 LAYERS = [
     ["rapid.__main__"],
     ["rapid.cli", "performance"],
-    ["rapid.stages", "reports"],
-    ["rapid.cost", "rapid.console", "rapid.embedded_models", "rapid.preflight", "rapid.sampling"],
-    ["rapid.errors"],
+    ["rapid.stages", "rapid.preflight", "reports"],
+    ["rapid.cost", "rapid.console", "rapid.sampling"],
+    ["rapid.errors", "rapid.embedded_models"],
     ["rapid.training", "rapid.vllm_server"],
     ["rapid.processes"],
     ["rapid.resources"],

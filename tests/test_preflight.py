@@ -14,7 +14,6 @@ from rapid.artifacts.manifests import Manifest
 from rapid.cli import run
 from rapid.config.jobs import list_jobs
 from rapid.config.params import load, read
-from rapid.cost.estimates import find_runs_too_large
 from rapid.grading.lean.install import Backend
 from rapid.grading.permissions import GradingPermissions
 from rapid.resources.gpus import Gpu
@@ -183,7 +182,7 @@ def test_runs_too_large_for_the_gpus_are_reported_with_advice(monkeypatch):
         values = read(ROOT / "params.yaml", ROOT / "experiments/paper.yaml")
         values["sft"]["micro_batch"] = micro_batch
         set_gpus(monkeypatch, 4, memory_mb)
-        machine_checks = preflight._check_machine(load(values), find_runs_too_large)
+        machine_checks = preflight._check_machine(load(values))
         return {
             check.subject: check
             for check in machine_checks

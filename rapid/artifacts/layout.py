@@ -32,26 +32,24 @@ class Stage:
     Args:
         phase: the stage of dvc.yaml that runs these jobs; one of `PHASES`.
         folder: template of the jobs' folders.
-        options: the subcommand's options that name the paths that a job reads.
         results: small output files that reports read. Snakemake's rules declare them as outputs,
             beside manifest.json.
     """
 
     phase: str
     folder: str
-    options: tuple[str, ...] = ()
     results: tuple[str, ...] = ()
 
 
 STAGES = {
     "prepare": Stage("data", PROBLEMS),
-    "tokenizer": Stage("models", TOKENIZER, ("data",)),
-    "pretrain": Stage("models", MODEL, ("tokenizer", "data")),
+    "tokenizer": Stage("models", TOKENIZER),
+    "pretrain": Stage("models", MODEL),
     "fetch": Stage("models", MODEL),
-    "distill": Stage("distill", DEMONSTRATIONS, ("model", "data")),
-    "demonstrate": Stage("distill", DEMONSTRATIONS, ("data",)),
-    "train": Stage("train", RUN, ("model", "data"), ("summary.json", "steps.jsonl")),
-    "evaluate": Stage("evaluate", EVALUATION, ("model", "data"), ("evaluation.json",)),
+    "distill": Stage("distill", DEMONSTRATIONS),
+    "demonstrate": Stage("distill", DEMONSTRATIONS),
+    "train": Stage("train", RUN, ("summary.json", "steps.jsonl")),
+    "evaluate": Stage("evaluate", EVALUATION, ("evaluation.json",)),
     "report": Stage("report", REPORT),
     "experiment": Stage("report", EXPERIMENT_REPORT),
     "studies": Stage("report", STUDIES),

@@ -19,7 +19,7 @@ from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
 from rapid.algorithms import PG, RAPID
 from rapid.algorithms.variant_names import AlgorithmName, format_variant, parse_variant_name
-from rapid.config.sections import BenchmarkName, Probability, Section, Seed, Size
+from rapid.config.params_schema import BenchmarkName, Probability, Section, Seed, Size
 from rapid.settings import describe_invalid
 
 # What a claim compares: training seconds until an accuracy is reached, accuracy after equally many
@@ -32,14 +32,9 @@ Entry = tuple[BenchmarkName, list[AlgorithmName], list[Seed]]
 Count = Annotated[int, Field(ge=1, le=1000)]
 
 
-def first_seeds(count: int) -> list[Seed]:
-    """Return the seeds from 1 to `count`."""
-    return list(range(1, count + 1))
-
-
 def list_seeds(seeds: int | list[Seed]) -> list[Seed]:
     """Return the seeds in a list; for a number of seeds, 1, 2, ..."""
-    return seeds if isinstance(seeds, list) else first_seeds(seeds)
+    return seeds if isinstance(seeds, list) else list(range(1, seeds + 1))
 
 
 class Claim(Section):
@@ -206,13 +201,10 @@ class Arena(Section):
                     # With `only`, each algorithm has the number of seeds of the field.
                     seeds = list_seeds(field.seeds) if self.only else field.get_seeds(name)
                     yield benchmark, [field.run_name(name)], seeds
-                elif (
-                    parse_variant_name(name).H not in self.borrowed
-                ):  # a borrowed rate needs no tuning runs
-                    trial_names = [
-                        field.trial_name(name, rate) for rate in self.tuning.rates[benchmark]
-                    ]
+                elif parse_variant_name(name).H not in self.borrowed:  # else no tuning is needed
+                    rates = self.tuning.rates[benchmark]
+                    trial_names = [field.trial_name(name, rate) for rate in rates]
                     yield benchmark, trial_names, self.tuning.seeds
         for benchmark, cells in self.planned_maps.items():
             names = [cells.run_name(n_step, h) for n_step in cells.n_step for h in cells.H]
-            yield benchmark, names, first_seeds(cells.seeds)
+            yield benchmark, names, list_seeds(cells.seeds)

@@ -43,8 +43,14 @@ from rapid.freshness import Job
 from rapid.settings import describe_invalid
 
 DEFAULT_FILE = "params.yaml"
-# Reports that are made only on request, with the function that lists the runs of each.
-RUNS_ON_DEMAND = {STUDIES: specs.list_study_runs, ARENA: specs.list_arena_runs}
+# The function that lists the runs of each report.
+LIST_RUNS = {
+    REPORT: specs.list_table_runs,
+    EXPERIMENT_REPORT: specs.list_dvc_runs,
+    STUDIES: specs.list_study_runs,
+    ARENA: specs.list_arena_runs,
+}
+REPORTS_ON_DEMAND = (STUDIES, ARENA)  # reports that are made only on request
 
 
 class Plan:
@@ -142,12 +148,12 @@ class Plan:
             models.insert(0, TOKENIZER)
         problems = [PROBLEMS.format(benchmark=benchmark) for benchmark in params.benchmarks]
         reports = [REPORT] if params.name else [REPORT, EXPERIMENT_REPORT]
-        return [*problems, *models, *_list_results(specs.list_table_runs(params)), *reports]
+        return [*problems, *models, *self._list_results_in(REPORT), *reports]
 
     @cached_property
     def _planned_names(self) -> list[str]:
         """Return the names of all jobs: for the reports, the studies and the arena."""
-        results = {report: self._list_results_in(report) for report in RUNS_ON_DEMAND}
+        results = {report: self._list_results_in(report) for report in REPORTS_ON_DEMAND}
         on_demand = [
             name for report, names in results.items() if names for name in (*names, report)
         ]
@@ -235,23 +241,15 @@ class Plan:
         return job, f"{job.folder}/model"
 
     def _list_results_in(self, report: str) -> list[str]:
-        """Return the names of the jobs whose results are in a report."""
-        if report in RUNS_ON_DEMAND:
-            return _list_results(RUNS_ON_DEMAND[report](self.params))
-        if report == EXPERIMENT_REPORT:
-            return _list_results(specs.list_dvc_runs(self.params))
-        return _list_results(specs.list_table_runs(self.params))
-
-
-def _list_results(runs: list[specs.Run]) -> list[str]:
-    """Return the names of the jobs of these runs: demonstrations, training, evaluations."""
-    demonstrations = [
-        DEMONSTRATIONS.format(benchmark=run.benchmark)
-        for run in runs
-        if is_supervised(run.algorithm)
-    ]
-    evaluations = [run.evaluation for run in specs.add_base_runs(runs)]
-    return list(dict.fromkeys([*demonstrations, *(run.folder for run in runs), *evaluations]))
+        """Return the names of jobs of a report's runs: demonstrations, training, evaluations."""
+        runs = LIST_RUNS[report](self.params)
+        demonstrations = [
+            DEMONSTRATIONS.format(benchmark=run.benchmark)
+            for run in runs
+            if is_supervised(run.algorithm)
+        ]
+        evaluations = [run.evaluation for run in specs.add_base_runs(runs)]
+        return list(dict.fromkeys([*demonstrations, *(run.folder for run in runs), *evaluations]))
 
 
 def build_plan(params: Params, root: Path | str = ".") -> Plan:

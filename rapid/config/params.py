@@ -1,8 +1,9 @@
 """Reads params.yaml and its overlays into validated objects.
 
 `load_files` reads YAML files, `load` takes merged YAML (Snakemake's `config`), and both return a
-`Params`. A `Params` has the sections in `rapid.config.sections`, and one section for each algorithm
-that has parameters. `rapid.config.specs` selects the parameters that a single job depends on.
+`Params`. A `Params` has the sections in `rapid.config.params_schema`, and one section for each
+algorithm that has parameters. `rapid.config.specs` selects the parameters that a single job depends
+on.
 
 An overlay is a YAML file whose values override those of params.yaml. An inference batch has the
 completions of H optimizer steps, n_step each, which are sampled together.
@@ -21,7 +22,7 @@ from rapid.algorithms.base import Parameters
 from rapid.algorithms.variant_names import AlgorithmName, is_supervised, parse_variant_name
 from rapid.benchmarks import BENCHMARKS
 from rapid.config.arena import Arena
-from rapid.config.sections import (
+from rapid.config.params_schema import (
     BASE,
     AnyModel,
     BenchmarkName,
@@ -56,8 +57,8 @@ REPORT_VARIABLE = "RAPID_REPORT_TO"
 LIVE_FOLDER_VARIABLE = "RAPID_LIVE"  # folder of the runs that `dvc exp show` compares
 
 
-class General(Section):
-    """The keys of params.yaml that come before the algorithms' sections."""
+class Params(Section):
+    """All of params.yaml. The objects that `load` returns also have each algorithm's section."""
 
     name: NameWithoutDots | None = Field(
         None, description="name of an experiment; its results are in experiments/NAME/"
@@ -77,11 +78,6 @@ class General(Section):
     teacher: ModelName
     pretraining: Pretraining
     training: Training
-
-
-class Params(General):
-    """All of params.yaml. The objects that `load` returns also have each algorithm's section."""
-
     evaluation: EvaluationParams
     grading: GradingPermissions = NO_PERMISSIONS
     report: ReportParams = ReportParams()
@@ -156,14 +152,9 @@ class Params(General):
         return self
 
     @model_validator(mode="after")
-    def _check_sources(self):
-        for name, sizes in self.benchmarks.items():
-            check_source(f"benchmarks.{name}.source", name, sizes.source)
-        return self
-
-    @model_validator(mode="after")
-    def _check_all_batches(self):
+    def _check_sources_and_batches(self):
         for name, benchmark in self.benchmarks.items():
+            check_source(f"benchmarks.{name}.source", name, benchmark.source)
             if max(benchmark.pass_at) > self.evaluation.samples:
                 reason = f"must be at most {self.evaluation.samples}, which is evaluation.samples"
                 raise ValueError(
@@ -194,19 +185,14 @@ class Params(General):
             algorithms += names if field_benchmark == benchmark else []
         return list(dict.fromkeys(algorithms))
 
-    def get_start(self, algorithm: AlgorithmName) -> str:
-        """Return the algorithm whose trained model an algorithm starts from.
-
-        `BASE` stands for the model before training. SFT starts from it, and so does the algorithm
-        that the others start from.
-        """
-        start = self.training.start
-        return BASE if is_supervised(algorithm) or algorithm == start else start
-
     def get_start_settings(self, algorithm: AlgorithmName) -> dict[str, Any]:
-        """Return `start` and `start_seed` of an algorithm's runs, see `Training`."""
-        start = self.get_start(algorithm)
-        return {"start": start, "start_seed": None if start == BASE else self.training.start_seed}
+        """Return `start` and `start_seed` of an algorithm's runs, see `Training`.
+
+        SFT starts from the model before training, and so does the algorithm that others start from.
+        """
+        if is_supervised(algorithm) or algorithm == self.training.start:
+            return {"start": BASE, "start_seed": None}
+        return {"start": self.training.start, "start_seed": self.training.start_seed}
 
     def get_start_run(self, run: Run) -> Run:
         """Return the run whose model a run starts from; its algorithm may be `BASE`."""
@@ -297,9 +283,7 @@ def _build_params_class(*algorithms: str) -> type[Params]:
             required = any(field.is_required() for field in section.model_fields.values())
             default = ... if required else section()
             sections[algorithm.key] = (section, Field(default, exclude_if=partial(eq, default)))
-    # This order of base classes puts the algorithms' sections between those of General and Params.
-    general = create_model("Sections", __base__=General, **sections)
-    return create_model("Params", __base__=(Params, general))
+    return create_model("Params", __base__=Params, **sections)
 
 
 def load_files(*sources: Path | str) -> Params:

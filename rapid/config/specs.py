@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import InstanceOf, SerializeAsAny, ValidationInfo, field_validator, model_validator
 
 from rapid.algorithms import RAPID
-from rapid.algorithms.base import Parameters
+from rapid.algorithms.base import Algorithm, Parameters
 from rapid.algorithms.training_parameters import Precision
 from rapid.algorithms.variant_names import is_supervised, parse_variant_name
 from rapid.artifacts.code import Spec, hash_dependencies
@@ -21,7 +21,7 @@ from rapid.benchmarks import BENCHMARKS
 from rapid.benchmarks.base import PROMPT
 from rapid.config.arena import Entry
 from rapid.config.params import Params
-from rapid.config.sections import (
+from rapid.config.params_schema import (
     BASE,
     BenchmarkName,
     Compute,
@@ -146,18 +146,21 @@ class TrainSpec(Spec):
         return (algorithm.parameters or Parameters).model_validate(value)
 
     @property
+    def algorithm(self) -> Algorithm:
+        return parse_variant_name(self.run.algorithm).algorithm
+
+    @property
     def pass_settings(self) -> Any:
         """The section with the settings of forward and backward passes: `micro_batch`, ..."""
         return self.training or self.objective
 
     def hash_code_files(self) -> dict[str, str]:
-        algorithm = type(parse_variant_name(self.run.algorithm).algorithm).__module__
-        roots = ["rapid.stages.train", algorithm, f"rapid.benchmarks.{self.run.benchmark}"]
+        roots = [type(self.algorithm).__module__, f"rapid.benchmarks.{self.run.benchmark}"]
         if self.compute.processes > 1:
             roots += ["rapid.processes.launch", "workflow/accelerate/zero2.yaml"]
         if uses_vllm_server(self):
             roots += ["rapid.vllm_server"]
-        return hash_dependencies(*roots)
+        return hash_dependencies("rapid.stages.train", *roots)
 
 
 class EvaluateSpec(Spec):
@@ -253,10 +256,8 @@ def build_prepare_spec(params: Params, benchmark: str) -> PrepareSpec:
 
 def _count_lessons(params: Params, benchmark: str) -> int:
     """Return how many problems to generate for pre-training; 0 if no needed model uses them."""
-    models = [
-        params.models[name] for name in list_needed_models(params) if is_embedded(params, name)
-    ]
-    is_needed = any(benchmark in model.benchmarks for model in models)
+    models = [params.models[name] for name in list_needed_models(params)]
+    is_needed = any(benchmark in getattr(model, "benchmarks", ()) for model in models)
     return params.pretraining.demonstrations if is_needed else 0
 
 
@@ -364,13 +365,12 @@ def build_train_spec(params: Params, run: Run) -> TrainSpec:
 
 
 def build_evaluate_spec(params: Params, run: Run) -> EvaluateSpec:
-    sizes = params.benchmarks[run.benchmark]
     changes = None if run.algorithm == BASE else parse_variant_name(run.algorithm).changes
     return EvaluateSpec(
         run=run,
         compute=_use_one_process(params.compute),
         chat=_is_chat_model(params, run.model),
-        pass_at=sizes.pass_at,
+        pass_at=params.benchmarks[run.benchmark].pass_at,
         evaluation=params.evaluation,
         snapshots=(changes.snapshots or 0) if changes else 0,
         **_select_limits(params, run.benchmark),

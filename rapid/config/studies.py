@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from rapid.algorithms.variant_names import AlgorithmName, parse_variant_name
 from rapid.artifacts.metrics import EVALUATION_METRICS
-from rapid.config.sections import (
+from rapid.config.params_schema import (
     BenchmarkName,
     ModelName,
     NameWithoutDots,

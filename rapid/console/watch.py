@@ -6,7 +6,6 @@ job the last line of its log is shown.
 """
 
 import json
-import logging
 import platform
 import shutil
 import sys
@@ -48,7 +47,7 @@ class WorkflowView:
         self._first_row: dict = {}
         self._now = 0.0  # time of the row that `read` replays, or of the last call of `read`
         # Rows are replayed as log records: `filter` counts the jobs, `format` describes them.
-        self._formatter = JobFormatter(logging.Formatter(), clock=lambda: self._now)
+        self._formatter = JobFormatter(clock=lambda: self._now)
         self._ended: list[str] = []  # a line for each job that ended
 
     def read(self) -> None:

@@ -87,11 +87,6 @@ class RunningJob:
         return next(reversed(_read_last_lines(self.log)), "")
 
     @property
-    def is_waiting(self) -> bool:
-        """Return whether the job waits for cores or GPUs."""
-        return self.last_line.startswith(WAITING)
-
-    @property
     def result(self) -> str:
         """Return ": RESULT" from the log's last line that begins with the job's folder; or ""."""
         lines = [line for line in _read_last_lines(self.log) if line.startswith(f"{self.folder}: ")]
@@ -106,25 +101,19 @@ class JobFormatter(logging.Formatter):
         total: number of all jobs.
         running: jobs that have started and not ended, by the number that Snakemake gave them.
         failed: lines about each job that failed, by the job's name.
+        default_formatter: formats all other records; `install_console` sets it to Snakemake's.
         reasons: why jobs are stale, by the paths of their manifests (`rapid.freshness`). The
             workflow's rules fill it. For other jobs Snakemake's own reason is shown.
 
     Args:
-        default_formatter: Snakemake's formatter, which formats all other records.
         is_dry_run: whether jobs are only planned.
         clock: returns the time in seconds.
     """
 
-    def __init__(
-        self,
-        default_formatter: logging.Formatter,
-        is_dry_run: bool = False,
-        clock: Callable[[], float] = time.monotonic,
-    ):
+    def __init__(self, is_dry_run: bool = False, clock: Callable[[], float] = time.monotonic):
         super().__init__()
-        self.default_formatter = default_formatter
-        self._is_dry_run = is_dry_run
-        self._clock = clock
+        self.default_formatter = logging.Formatter()
+        self._is_dry_run, self._clock = is_dry_run, clock
         self._start_time: float | None = None  # when the first job started
         self.jobs_left: Counter[str] = Counter()
         self.total = 0
@@ -187,7 +176,8 @@ class JobFormatter(logging.Formatter):
         """Return a line for each job that has waited for cores or GPUs for WAIT_SECONDS."""
         latest_start = self._clock() - WAIT_SECONDS
         jobs = [job for job in list(self.running.values()) if job.start_time <= latest_start]
-        return [f"{job.name}: {job.last_line}" for job in jobs if job.is_waiting]
+        last_lines = [(job.name, job.last_line) for job in jobs]
+        return [f"{name}: {line}" for name, line in last_lines if line.startswith(WAITING)]
 
     def estimate_seconds_left(self) -> float | None:
         """Estimate the seconds until all jobs have ended, from the mean of each rule's ended jobs.
@@ -286,10 +276,10 @@ class Journal(logging.Handler):
         problem_sources: a sentence that says which benchmark problems the workflow uses.
     """
 
-    def __init__(self, folder: Path = JOURNAL_FOLDER, problem_sources: str = ""):
+    def __init__(self, problem_sources: str = ""):
         super().__init__()
         self._problem_sources = problem_sources
-        self._file = folder.absolute() / f"{os.getpid()}{JOURNAL_SUFFIX}"
+        self._file = JOURNAL_FOLDER.absolute() / f"{os.getpid()}{JOURNAL_SUFFIX}"
         created = psutil.Process().create_time()
         self._process = {"pid": os.getpid(), "host": platform.node(), "process_created": created}
 
@@ -317,9 +307,9 @@ def install_console(logger: logging.Logger, settings, problem_sources: str = "")
         The formatter, which renders the failures at the end.
     """
     logging.raiseExceptions = False  # a log file that cannot be written (disk full) is no error
-    formatter = JobFormatter(logging.Formatter(), settings.dryrun)
+    formatter = JobFormatter(settings.dryrun)
     if not settings.dryrun and "--touch" not in sys.argv:  # --touch runs no job
-        logger.addHandler(Journal(problem_sources=problem_sources))
+        logger.addHandler(Journal(problem_sources))
         WaitReporter(formatter, logger.info).start()
     for handler in logger.handlers:
         if handler.name == SNAKEMAKE_HANDLER and not settings.verbose:

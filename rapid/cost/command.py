@@ -1,8 +1,4 @@
-"""`rapid plan`: print the estimated cost of all jobs, and advice on H.
-
-H is the number of optimizer steps that RAPID takes on one inference batch, the completions that are
-sampled together.
-"""
+"""`rapid plan`: print the estimated cost of all jobs, and advice on H."""
 
 import argparse
 from collections import Counter
@@ -17,7 +13,6 @@ from rapid.cost.estimates import (
     Estimator,
     JobCost,
     advise,
-    bound_wall_clock,
     estimate_jobs,
     find_longest_chain,
     find_problems,
@@ -69,7 +64,8 @@ def render_plan(estimator: Estimator, capacity: int) -> str:
     unit = "GPU" if estimator.uses_gpus else "core"
     total = sum(cost.unit_seconds for cost in costs)
     disk = format_size(sum(cost.disk for cost in costs))
-    wall_clock = format_duration(bound_wall_clock(costs, capacity))
+    chain = find_longest_chain(costs)
+    wall_clock = format_duration(max(total / capacity, chain))  # a lower bound
     seconds_by_stage = Counter()
     for cost in costs:
         seconds_by_stage[cost.job.stage] += cost.unit_seconds
@@ -84,7 +80,7 @@ def render_plan(estimator: Estimator, capacity: int) -> str:
             "(DVC's cache holds a copy), at most "
             f"{format_size(max(cost.memory for cost in costs))} of memory per process",
             f"on {capacity} {unit}(s): {wall_clock} of wall-clock time; "
-            f"the longest chain of jobs takes {format_duration(find_longest_chain(costs))}",
+            f"the longest chain of jobs takes {format_duration(chain)}",
             f"share of each stage: {shares}",
             *_format_section("Will not work as planned", find_problems(estimator, costs, capacity)),
             *_format_section("Suggested H and micro-batches", advise(estimator)),

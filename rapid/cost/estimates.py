@@ -1,9 +1,4 @@
-"""Estimates the cost of each job and of the whole pipeline, and advises on H and micro-batches.
-
-An inference batch has the completions that are sampled together. H is the number of optimizer steps
-that RAPID takes on an inference batch. A micro-batch has the completions of one forward and
-backward pass.
-"""
+"""Estimates the cost of each job and of the whole pipeline, and advises on H and micro-batches."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -35,7 +30,7 @@ from rapid.cost.memory import (
     set_micro_batch,
 )
 from rapid.cost.roofline import Machine, build_default_machine
-from rapid.cost.shapes import Shape, find_shape
+from rapid.cost.shapes import find_shape
 from rapid.cost.work import (
     BYTES_PER_NUMBER,
     Work,
@@ -49,7 +44,6 @@ from rapid.text import format_duration
 
 DOWNLOAD_BYTES_PER_SECOND = 50e6
 STAGE_SECONDS = {"data": 5.0, "models": 5.0, "report": 30.0}  # of jobs that run no model
-TOKENIZER_BYTES_PER_TOKEN = 50  # size of a saved tokenizer, per token of the vocabulary
 # A larger H is more off-policy. Doubling H is advised only if the runtime with 2H is below this
 # share of the runtime with H.
 MAX_RUNTIME_RATIO = 0.9
@@ -137,7 +131,7 @@ class JobCost:
     seconds: float
     units: int  # number of GPUs or cores
     memory: float = 0.0  # bytes of one process; 0 if the job runs no model
-    disk: float = 0.0  # bytes of the models that the job saves; its other files are small
+    disk: float = 0.0  # bytes of the weights that the job saves; its other files are small
 
     @property
     def unit_seconds(self) -> float:
@@ -164,31 +158,21 @@ def estimate_jobs(estimator: Estimator) -> list[JobCost]:
 
 def _estimate_job(estimator: Estimator, job: Job) -> JobCost:
     spec, machine = job.spec, estimator.machine
+    units = 0 if estimator.uses_gpus else 1  # jobs that run no model use no GPU
     if isinstance(spec, FetchSpec):
-        disk = _count_saved_bytes(machine.shapes[spec.model], "bfloat16")
-        # Jobs that run no model use no GPU.
-        return JobCost(
-            job, disk / DOWNLOAD_BYTES_PER_SECOND, 0 if estimator.uses_gpus else 1, disk=disk
-        )
+        disk = machine.shapes[spec.model].parameters * BYTES_PER_NUMBER["bfloat16"]
+        return JobCost(job, disk / DOWNLOAD_BYTES_PER_SECOND, units, disk=disk)
     if not isinstance(spec, TrainSpec | EvaluateSpec | DistillSpec | PretrainSpec):
-        return JobCost(job, STAGE_SECONDS.get(job.stage, 0.0), 0 if estimator.uses_gpus else 1)
+        return JobCost(job, STAGE_SECONDS.get(job.stage, 0.0), units)
     # Number of models that the job saves: 0 (False) for evaluation and distillation.
     models = 1 + spec.snapshots if isinstance(spec, TrainSpec) else isinstance(spec, PretrainSpec)
+    parameters = machine.shapes[get_benchmark_and_model(spec)[1]].parameters
     return JobCost(
         job,
         seconds=sum(machine.estimate_seconds(estimator.count_work(spec)).values()),
         units=max(1, count_gpus(spec)) if estimator.uses_gpus else count_cores(spec),
         memory=machine.base_memory + estimator.estimate_memory(spec).total,
-        disk=models
-        * _count_saved_bytes(machine.shapes[get_benchmark_and_model(spec)[1]], get_precision(spec)),
-    )
-
-
-def _count_saved_bytes(shape: Shape, precision: str) -> float:
-    """Return the bytes of a saved model: its weights, and a few MB of tokenizer."""
-    return (
-        shape.parameters * BYTES_PER_NUMBER[precision]
-        + TOKENIZER_BYTES_PER_TOKEN * shape.vocabulary
+        disk=models * parameters * BYTES_PER_NUMBER[get_precision(spec)],
     )
 
 
@@ -199,18 +183,6 @@ def find_longest_chain(costs: list[JobCost]) -> float:
         start = max((ends.get(job, 0.0) for job in cost.job.inputs), default=0.0)
         ends[cost.job] = start + cost.seconds
     return max(ends.values(), default=0.0)
-
-
-def bound_wall_clock(costs: list[JobCost], capacity: int) -> float:
-    """Return a lower bound of the seconds until all jobs have ended.
-
-    It is the larger of two times: the GPU-seconds or core-seconds of all jobs, divided by the
-    number of GPUs or cores; and the time of the longest chain of jobs.
-
-    Args:
-        capacity: number of GPUs or cores.
-    """
-    return max(sum(cost.unit_seconds for cost in costs) / capacity, find_longest_chain(costs))
 
 
 def find_problems(estimator: Estimator, costs: list[JobCost], capacity: int) -> list[str]:

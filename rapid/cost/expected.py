@@ -1,8 +1,6 @@
 """Expectations about a run's completions: how long they are, and how many are rewarded.
 
-A group (the completions of one prompt) has a signal if its rewards differ; otherwise it has no
-gradient. A value comes from the user's options, else from earlier runs, else from the defaults
-here.
+A value comes from the user's options, else from earlier runs, else from the defaults here.
 """
 
 from collections.abc import Mapping

@@ -13,7 +13,6 @@ from typing import Any
 
 import pandas as pd
 
-from rapid.algorithms.variant_names import parse_variant_name
 from rapid.artifacts.files import BadInput
 from rapid.artifacts.manifests import Manifest, read_result, read_rows
 from rapid.artifacts.runs import RunSummary, StepRecord
@@ -34,9 +33,6 @@ from rapid.cost.work import (
 
 # The phases with a factor. For grading, the seconds of a verdict are measured instead.
 SCALED_PHASES = ["sampling", "backpropagation", "sync", "other", "startup"]
-# A warning is printed about a model with more than this many times the weights of the largest one
-# that was measured.
-MAX_SIZE_RATIO = 2
 # Fields of `Expected` that can be computed from a run's result files, and those that cannot.
 MEASURED_FIELDS, UNMEASURED_FIELDS = ["length", "signal", "kept"], ["prompt", "spread"]
 
@@ -88,21 +84,20 @@ def _read_run(folder: Path, summary: RunSummary, params: Params) -> dict[str, ob
     spec = RunManifest.read(folder).spec
     if spec.pass_settings.micro_batch == "auto":
         spec = set_micro_batch(spec, max(1, summary.pass_completions))
-    algorithm = parse_variant_name(summary.algorithm).algorithm
     # Dynamic sampling (DAPO) replaces groups without a signal. So among the groups of a step, the
     # share of groups with a signal is larger than among all sampled groups.
-    kept_share, resamples = nan, algorithm.get_sampling_rounds(spec.objective) > 1
+    kept_share, resamples = nan, spec.algorithm.get_sampling_rounds(spec.objective) > 1
     signals = [step.signal for step in read_rows(folder / "steps.jsonl", StepRecord)]
     # For SFT, the number of optimizer steps shows which share of the teacher's completions was kept
     # as demonstrations: if all were kept, there would be `max_work.steps`.
-    if algorithm.is_supervised:
+    if spec.algorithm.is_supervised:
         max_work = count_job_work(spec, params, lambda *pair: Expected(1, 1, kept=1.0))
         kept_share = min(1.0, summary.optimizer_steps / max_work.steps)
     return {
         **summary.model_dump(exclude={"runtime"}),
         **summary.runtime.model_dump(),
         "spec": spec,
-        "is_supervised": algorithm.is_supervised,
+        "is_supervised": spec.algorithm.is_supervised,
         "length": summary.completion_length or nan,
         "signal": nan if resamples else pd.Series(signals, dtype=float).mean(),
         "kept": kept_share,
@@ -139,28 +134,12 @@ def fit_rates(
         measured=measured,
     )
     ratios = runs.work.map(machine.estimate_runtime) / runs.total
-    not_run = [model for model in shapes if model not in set(runs.model)]
-    largest = max(shapes[model].parameters for model in set(runs.model))
-    much_larger = [
-        model for model in not_run if shapes[model].parameters > MAX_SIZE_RATIO * largest
-    ]
     notes = [
         f"measured in {len(runs)} runs on {runs.hardware.iloc[0] or 'a machine'}; the planned "
-        f"runtime of a single run is {ratios.min():.2f} to {ratios.max():.2f} of the measured one",
-        *(
-            [f"models without runs, whose times are scaled by size: {', '.join(not_run)}"]
-            if not_run
-            else []
-        ),
-        *(
-            [
-                f"much larger than the models that were run: {', '.join(much_larger)}; make short "
-                "runs of them, or plan with --gpu"
-            ]
-            if much_larger
-            else []
-        ),
+        f"runtime of a single run is {ratios.min():.2f} to {ratios.max():.2f} of the measured one"
     ]
+    if not_run := [model for model in shapes if model not in set(runs.model)]:
+        notes.append(f"models without runs, whose times are scaled by size: {', '.join(not_run)}")
     return replace(machine, notes=tuple(notes))
 
 

@@ -77,7 +77,7 @@ def estimate_training_memory(
     tokens: float,
     completions: int,
     on_gpu: bool,
-    checkpointing: bool = False,
+    checkpointing: bool,
     reference: bool = False,
     engine: bool = False,
     processes: int = 1,
@@ -165,7 +165,7 @@ def _estimate_run_memory(spec: TrainSpec, shape: Shape, expected: Expected) -> P
     )
 
 
-def _count_activation_bytes(shape: Shape, size: int, checkpointing: bool = False) -> float:
+def _count_activation_bytes(shape: Shape, size: int, checkpointing: bool) -> float:
     """Return the bytes per token of activations that are kept for the backward pass.
 
     A layer keeps, in float32, its input and normed input, and the same two tensors of its
@@ -173,9 +173,6 @@ def _count_activation_bytes(shape: Shape, size: int, checkpointing: bool = False
     products: 2 hidden widths; queries, keys and values, and keys and values repeated for each head;
     the output of attention twice; and 4 feed-forward widths. With checkpointing, each layer keeps
     only its input, and one layer at a time also has the other tensors. Logits are not included.
-
-    Args:
-        size: bytes of a number in the precision of the computation.
     """
     attention = 5 * shape.query_width + 2 * shape.kv_width
     widths = 2 * shape.hidden + attention + 4 * shape.intermediate
@@ -192,9 +189,6 @@ def _count_sampling_bytes(
 
     transformers pads all sequences of a batch to the longest. vLLM stores only the tokens that
     exist, and its logits are not counted.
-
-    Args:
-        completions: number of sequences in the batch.
     """
     vllm = spec.compute.sampler == "vllm"
     tokens = expected.prompt + (expected.length if vllm else expected.estimate_longest(completions))

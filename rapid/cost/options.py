@@ -1,21 +1,15 @@
-"""The options of `rapid plan`.
-
-Every `rapid` command imports this module to build its parser. So this module imports nothing else
-of the package.
-"""
+"""The options of `rapid plan`, in a module that every `rapid` command can import fast."""
 
 import argparse
 import os
 from collections.abc import Callable
 from pathlib import Path
 
+from rapid.arguments import build_positive_type
 
-def add_options(command: argparse.ArgumentParser, build_positive_type: Callable) -> None:
-    """Add the options of `rapid plan`.
 
-    Args:
-        build_positive_type: takes int or float; returns a function that parses a number above 0.
-    """
+def add_plan_options(command: argparse.ArgumentParser) -> None:
+    """Add the options of `rapid plan`."""
     add = command.add_argument
     rates = command.add_mutually_exclusive_group()
     rates.add_argument(
@@ -28,18 +22,11 @@ def add_options(command: argparse.ArgumentParser, build_positive_type: Callable)
         "--report", choices=["studies", "arena"], default="",
         help="plan the jobs of this report (default: those of the paper's tables)",
     )  # fmt: skip
-    add("--gpus", type=build_positive_type(int), default=1, help="number of GPUs (default: 1)")
-    add(
-        "--cores",
-        type=build_positive_type(int),
-        default=os.cpu_count(),
-        help="number of CPU cores (default: this machine's)",
-    )
-    add(
-        "--memory",
-        type=build_positive_type(float),
-        help="GB of memory of a GPU, or of a process on CPUs",
-    )
+    count, positive = build_positive_type(int), build_positive_type(float)
+    add("--gpus", type=count, default=1, help="number of GPUs (default: 1)")
+    cores_help = "number of CPU cores (default: this machine's)"
+    add("--cores", type=count, default=os.cpu_count(), help=cores_help)
+    add("--memory", type=positive, help="GB of memory of a GPU, or of a process on CPUs")
     # Expectations about completions: each option sets a field of `rapid.cost.expected.Expected`.
     shares = {
         "--completion-length": ("length", "mean length of completions, as a share of the limit"),
@@ -52,11 +39,11 @@ def add_options(command: argparse.ArgumentParser, build_positive_type: Callable)
         parse = _parse_share_or_zero if field == "spread" else _parse_share
         add(option, dest=field, type=parse, metavar="SHARE", help=description)
     add(
-        "--prompt-length", dest="prompt", type=build_positive_type(float), metavar="TOKENS",
+        "--prompt-length", dest="prompt", type=positive, metavar="TOKENS",
         help="mean length of prompts",
     )  # fmt: skip
     add(
-        "--verdict-seconds", type=_build_pair_parser(build_positive_type(float)),
+        "--verdict-seconds", type=_build_pair_parser(positive),
         action="append", default=[], metavar="BENCHMARK=S",
         help="seconds per verdict of a benchmark",
     )  # fmt: skip

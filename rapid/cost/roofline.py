@@ -76,14 +76,12 @@ def get_gpu_rates(name: str) -> DeviceRates:
     return DeviceRates(title, *(rate * unit for rate, unit in zip(rates, units, strict=True)))
 
 
-def load_efficiency(device: str) -> dict[str, float]:
-    """Return the assumptions in efficiency.yaml about a device, "gpu" or "cpu"."""
-    return _read_yaml("efficiency.yaml")[device]
-
-
 def _read_yaml(name: str) -> dict[str, Any]:
     """Return the contents of a YAML file in this module's folder."""
     return yaml.safe_load(Path(__file__).with_name(name).read_text(encoding="utf-8"))
+
+
+EFFICIENCY = _read_yaml("efficiency.yaml")  # assumptions about a device, "gpu" or "cpu"
 
 
 @dataclass(frozen=True)
@@ -107,11 +105,8 @@ class Machine:
         """Return the seconds of one job by phase, as in a run's summary.json."""
         spec, assumed = work.spec, self.efficiency
         benchmark, model = get_benchmark_and_model(spec)
-        shape, size, count = (
-            self.shapes[model],
-            BYTES_PER_NUMBER[get_precision(spec)],
-            count_processes(spec),
-        )
+        shape, count = self.shapes[model], count_processes(spec)
+        size = BYTES_PER_NUMBER[get_precision(spec)]
         peak = self.rates.bf16 if get_precision(spec) == "bfloat16" else self.rates.fp32
         flops, bandwidth = peak * assumed["arithmetic"], self.rates.bandwidth * assumed["bandwidth"]
         launch_seconds = shape.layers * assumed["layer"]  # of a forward pass from Python
@@ -151,7 +146,7 @@ class Machine:
         seconds = {phase: value * factors.get(phase, 1.0) for phase, value in computed.items()}
         grading = 0.0
         if work.completions:
-            grading = self.verdict_seconds[benchmark] * work.completions / work.graders
+            grading = self.verdict_seconds[benchmark] * work.completions / spec.compute.threads
         if work.grades_while_sampling:  # then the run only waits for verdicts after sampling
             grading = max(0.0, grading - seconds["sampling"])
         return seconds | {"grading": grading}
@@ -168,7 +163,7 @@ def build_gpu_machine(name: str, shapes: Mapping[str, Shape]) -> Machine:
     Raises:
         BadInput: the name is unknown.
     """
-    rates, assumed = get_gpu_rates(name), load_efficiency("gpu")
+    rates, assumed = get_gpu_rates(name), EFFICIENCY["gpu"]
     assumptions = ", ".join(f"{key} {value:g}" for key, value in assumed.items())
     notes = (
         f"{rates.name}: published {rates.bandwidth / 1e9:g} GB/s, "
@@ -183,4 +178,4 @@ def build_default_machine(device: str, shapes: Mapping[str, Shape]) -> Machine:
     """Return a machine with default rates for a device, "gpu" or "cpu", before any calibration."""
     if device == "gpu":
         return build_gpu_machine(DEFAULT_GPU, shapes)
-    return Machine(CORE, load_efficiency("cpu"), shapes)
+    return Machine(CORE, EFFICIENCY["cpu"], shapes)

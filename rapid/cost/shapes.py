@@ -11,12 +11,10 @@ import yaml
 
 from rapid.artifacts.files import BadInput
 from rapid.config.params import Params
-from rapid.config.sections import EmbeddedModel
+from rapid.config.params_schema import EmbeddedModel
+from rapid.embedded_models.architectures import get_sizes
 
 PUBLISHED_SIZES = Path(__file__).with_name("model_sizes.yaml")
-# Sizes of embedded models, the tiny models that the pipeline itself pre-trains: the width of an
-# attention head, and the width of a feed-forward layer divided by the width of the model.
-HEAD_DIM, FEED_FORWARD_RATIO = 64, 3
 
 
 @dataclass(frozen=True)
@@ -145,19 +143,9 @@ def find_shape(name: str, params: Params) -> Shape:
     Raises:
         BadInput: the shape is not known; the message says which option takes a config.json.
     """
-    model, vocabulary = params.models[name], params.pretraining.vocabulary
+    model = params.models[name]
     if isinstance(model, EmbeddedModel):
-        hidden, heads = model.hidden, model.hidden // HEAD_DIM
-        return Shape(
-            layers=model.layers,
-            hidden=hidden,
-            intermediate=FEED_FORWARD_RATIO * hidden,
-            heads=heads,
-            kv_heads=heads,
-            head_dim=HEAD_DIM,
-            vocabulary=vocabulary,
-            tied_embeddings=True,
-        )
+        return parse_shape(get_sizes(model, params.pretraining.vocabulary), name)
     config = Path(model.source) / "config.json"
     if config.is_file():
         return read_shape(config)

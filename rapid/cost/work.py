@@ -2,11 +2,6 @@
 
 Counts are those of the busiest process of the job. If they depend on random lengths or rewards,
 they are expected values.
-
-An inference batch has the completions of H optimizer steps, which are sampled together; with
-`reuse` these steps are repeated. A step's completions are processed in micro-batches, with a
-forward and a backward pass each. A group has the completions of one prompt. It has a signal if its
-rewards differ.
 """
 
 from collections.abc import Callable
@@ -15,7 +10,6 @@ from math import ceil
 
 from pydantic import BaseModel
 
-from rapid.algorithms.variant_names import parse_variant_name
 from rapid.config.params import Params
 from rapid.config.specs import (
     DistillSpec,
@@ -60,14 +54,8 @@ class Work:
 
         It does if it has several cores, and samples in its own processes.
         """
-        if not (self.steps and self.completions):
-            return False
-        return self.graders > 1 and not uses_vllm_server(self.spec)
-
-    @property
-    def graders(self) -> int:
-        """Return the number of graders of each process."""
-        return self.spec.compute.threads
+        is_rl = self.steps > 0 and self.completions > 0
+        return is_rl and self.spec.compute.threads > 1 and not uses_vllm_server(self.spec)
 
 
 def get_benchmark_and_model(spec: BaseModel) -> tuple[str, str]:
@@ -193,9 +181,7 @@ def _count_extra_forwards(spec: TrainSpec) -> float:
        group takes several micro-batches.
     """
     training, objective = spec.training, spec.objective
-    depends_on_group_weights = parse_variant_name(
-        spec.run.algorithm
-    ).algorithm.depends_on_group_weights(objective)
+    depends_on_group_weights = spec.algorithm.depends_on_group_weights(objective)
     is_split = training.micro_batch < min(training.group_size, spec.n_step / count_processes(spec))
     steps = count_batch_steps(spec)
     computes_log_mu = training.precision != "float32" and not training.trust_sampler
@@ -211,9 +197,7 @@ def estimate_sampling_rounds(spec: TrainSpec, expected: Expected) -> tuple[float
     without a signal (all rewards are equal), until all groups have a signal or the rounds are used
     up.
     """
-    rounds = range(
-        parse_variant_name(spec.run.algorithm).algorithm.get_sampling_rounds(spec.objective)
-    )
+    rounds = range(spec.algorithm.get_sampling_rounds(spec.objective))
     groups = spec.H * spec.n_step / spec.training.group_size
     # Share of groups that a round has to draw: all groups in the first round, later those that
     # still have no signal.
@@ -224,7 +208,7 @@ def estimate_sampling_rounds(spec: TrainSpec, expected: Expected) -> tuple[float
 
 def estimate_trained_share(spec: TrainSpec, expected: Expected) -> float:
     """Estimate the share of groups that are trained on; groups without a gradient are skipped."""
-    algorithm, objective = parse_variant_name(spec.run.algorithm).algorithm, spec.objective
+    algorithm, objective = spec.algorithm, spec.objective
     unequal = 1 - (1 - expected.signal) ** algorithm.get_sampling_rounds(objective)
     shares = {"unequal": unequal, "rewarded": expected.rewarded, "all": 1.0}
     # Only the first step of an inference batch is on-policy.

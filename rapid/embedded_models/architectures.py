@@ -3,32 +3,44 @@
 They are Qwen2, Llama and Gemma 3.
 """
 
-from rapid.config.sections import EmbeddedModel
+from typing import Any
+
+from rapid.config.params_schema import EmbeddedModel
 
 HEAD_DIM = 64  # units per attention head; vLLM's attention kernels need this size
 CONTEXT = 512  # maximum number of tokens of prompt and completion
 
 
-def build_model(params: EmbeddedModel, tokenizer):
-    """Return an untrained model with `params.hidden` / 64 attention heads and tied embeddings.
+def get_sizes(params: EmbeddedModel, vocabulary: int) -> dict[str, Any]:
+    """Return a model's sizes as in its config.json; it has `params.hidden` / 64 attention heads.
 
     Args:
         params: architecture, hidden units and layers, from params.yaml.
-        tokenizer: determines the size of the vocabulary and the ids of special tokens.
+        vocabulary: number of tokens.
     """
-    import transformers
-
     heads = params.hidden // HEAD_DIM
-    common = {
-        "vocab_size": len(tokenizer),
+    return {
+        "vocab_size": vocabulary,
         "hidden_size": params.hidden,
         "intermediate_size": 3 * params.hidden,
         "num_hidden_layers": params.layers,
         "num_attention_heads": heads,
         "num_key_value_heads": heads,
         "head_dim": HEAD_DIM,
-        "max_position_embeddings": CONTEXT,
         "tie_word_embeddings": True,
+    }
+
+
+def build_model(params: EmbeddedModel, tokenizer):
+    """Return an untrained model with these parameters.
+
+    Args:
+        tokenizer: determines the size of the vocabulary and the ids of special tokens.
+    """
+    import transformers
+
+    common = get_sizes(params, len(tokenizer)) | {
+        "max_position_embeddings": CONTEXT,
         "initializer_range": 0.05,
         "pad_token_id": tokenizer.pad_token_id,
         "eos_token_id": tokenizer.eos_token_id,

@@ -218,11 +218,7 @@ class _ForkServer:
             time.sleep(POLL_SECONDS)
 
     def _fork_child(self, connection: socket.socket) -> _Child | None:
-        """Fork a child that runs the request of a connection.
-
-        Returns:
-            None if the command ended before it sent a request, or there is no memory for a child.
-        """
+        """Fork a child for a connection's request; None without a request or memory for a child."""
         try:
             message, streams, _, _ = socket.recv_fds(connection, MESSAGE_BYTES, STREAM_COUNT)
         except OSError:

@@ -21,6 +21,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from functools import cache, partial
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -49,12 +50,11 @@ def list_usable_cores() -> list[int]:
     return list(range(os.cpu_count() or 1))
 
 
-def lease_cores(count: int, folder: Path | None = None, threads: int | None = None) -> list[int]:
+def lease_cores(count: int, threads: int | None = None) -> list[int]:
     """Wait for `count` free cores, lease them until the process ends, and bind the process to them.
 
     Args:
         threads: number of torch's threads; by default `count`.
-        folder: folder of the lock files; by default one of this user in the temporary folder.
 
     Returns:
         The numbers of the leased cores.
@@ -68,7 +68,7 @@ def lease_cores(count: int, folder: Path | None = None, threads: int | None = No
             f"compute.threads x compute.processes: {count} cores are needed, but this machine (or "
             f"this SLURM job) has {len(cores)}"
         )
-    leased = _lease_locks("core", [f"core{core}" for core in cores], count, folder)
+    leased = _lease_locks("core", [f"core{core}" for core in cores], count)
     leased_cores = [cores[index] for index in leased]
     choose_wait_policy(leased_cores, threads or count)
     return bind_to_cores(leased_cores, threads or count)
@@ -100,7 +100,7 @@ def _keep_freed_memory() -> None:
         library.mallopt(M_TRIM_THRESHOLD, 2**31 - 1)
 
 
-def lease_gpus(count: int, folder: Path | None = None) -> list[str]:
+def lease_gpus(count: int) -> list[str]:
     """Wait for `count` free GPUs, lease them until the process ends, and hide all others from it.
 
     Sets CUDA_VISIBLE_DEVICES, so it must be called before CUDA is initialised. If `count` is 0, all
@@ -119,7 +119,7 @@ def lease_gpus(count: int, folder: Path | None = None) -> list[str]:
             f"used. Lower compute.processes, list more GPUs in {VISIBLE_DEVICES}, or set "
             "compute.device: cpu; `nvidia-smi` lists the GPUs of this machine"
         )
-    leased = _lease_locks("GPU", [gpu.uuid for gpu in gpus], count, folder)
+    leased = _lease_locks("GPU", [gpu.uuid for gpu in gpus], count)
     names = [gpus[index].name for index in leased]
     os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"  # the numbers of nvidia-smi and SLURM
     os.environ[VISIBLE_DEVICES] = ",".join(names)
@@ -184,33 +184,26 @@ def _secure_lease_folder(folder: Path) -> None:
     )
 
 
-def _lease_locks(kind: str, names: list[str], count: int, folder: Path | None) -> list[int]:
-    """Wait until `count` of the named locks are free, and hold them until the process ends.
+def _lease_locks(kind: str, names: list[str], count: int) -> list[int]:
+    """Wait for `count` of the named locks, hold them, and return their indices into `names`.
 
     Only the job that holds the lock `gathering` gathers locks. Otherwise two jobs that both need
     the same two locks could hold one each, and wait for ever. Cores are leased before GPUs, so that
     no job holds GPUs while it waits for cores.
-
-    Args:
-        kind: "core" or "GPU".
-        names: names of the lock files, one for each core or GPU.
-
-    Returns:
-        Indices into `names`.
     """
     if not count:
         return []
     # In spite of its name, the folder also has the lock files of GPUs.
-    folder = folder or Path(tempfile.gettempdir()) / f"rapid-cores-{os.geteuid()}"
+    folder = Path(tempfile.gettempdir()) / f"rapid-cores-{os.geteuid()}"
     _secure_lease_folder(folder)
     leased: dict[int, FileLock] = {}
     message = f"{WAITING}{count} free {kind}(s) of {len(names)}: other jobs hold them"
-    gathering, has_printed = FileLock(folder / f"gather-{kind}.lock"), False
+    print_once = cache(partial(print, message, file=sys.stderr))
+    gathering = FileLock(folder / f"gather-{kind}.lock")
     try:
         gathering.acquire(timeout=GATHERING_SECONDS)
     except Timeout:  # another job waits for free cores or GPUs while it holds this lock
-        print(message, file=sys.stderr)
-        has_printed = True
+        print_once()
         gathering.acquire()
     try:
         while len(leased) < count:
@@ -221,9 +214,7 @@ def _lease_locks(kind: str, names: list[str], count: int, folder: Path | None) -
                         lock.acquire(timeout=0)
                         leased[index] = lock
             if len(leased) < count:
-                if not has_printed:
-                    print(message, file=sys.stderr)
-                    has_printed = True
+                print_once()
                 time.sleep(POLL_SECONDS)
     finally:
         gathering.release()

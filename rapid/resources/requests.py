@@ -9,7 +9,7 @@ import sys
 
 from pydantic import BaseModel
 
-from rapid.config.sections import Compute
+from rapid.config.params_schema import Compute
 from rapid.config.specs import DistillSpec, EvaluateSpec, TrainSpec, uses_vllm_server
 from rapid.resources.leases import lease_cores, lease_gpus
 
@@ -64,7 +64,7 @@ def lease_resources(spec: BaseModel | None) -> None:
     Raises:
         BadInput: the machine has fewer cores or GPUs than the job needs.
     """
-    cores = lease_cores(count_cores(spec), threads=_get_compute(spec).threads)
+    cores = lease_cores(count_cores(spec), _get_compute(spec).threads)
     gpu_names = lease_gpus(count_gpus_per_node(spec))
     leases = [f"core(s) {', '.join(map(str, cores))}"]
     leases += [f"GPU(s) {', '.join(gpu_names)}"] if gpu_names else []

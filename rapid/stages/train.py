@@ -74,17 +74,17 @@ def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
     if is_main_process():
         clear_outputs(folder, "model", TOKEN_WEIGHTS, "steps.jsonl", "summary.json")
     identity = {**spec.run.model_dump(), "commit": get_commit(), "hardware": describe_hardware()}
-    if (
-        reason := benchmark.explain_unavailable()
-        or explain_untrained(model)
-        or _explain_missing_demonstrations(spec, data)
-    ):
+    is_sft = spec.training is None
+    reason = benchmark.explain_unavailable() or explain_untrained(model)
+    if not reason and is_sft and not data.stat().st_size:
+        reason = "the teacher solved none of the training problems"
+    if reason:
         if is_main_process():
             shutil.rmtree(folder / SNAPSHOTS, ignore_errors=True)  # of an earlier run
         summary = RunSummary(**identity, status="unavailable", note=reason)
         return _write_results(spec, folder, summary, [], inputs, [])
 
-    if spec.training is None or spec.compute.sampler != "vllm":
+    if is_sft or spec.compute.sampler != "vllm":
         from rapid.training.trl import prevent_vllm_import
 
         prevent_vllm_import()
@@ -93,11 +93,7 @@ def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
     from rapid.training.resume import ResumableRun, prepare_checkpoint_dir
 
     recorder = StepRecorder()
-    build_trainer = (
-        _build_sft_trainer
-        if parse_variant_name(spec.run.algorithm).algorithm.is_supervised
-        else _build_rl_trainer
-    )
+    build_trainer = _build_sft_trainer if is_sft else _build_rl_trainer
     checkpoints = prepare_checkpoint_dir(folder / CHECKPOINTS, spec, inputs, is_main_process())
     trainer, count_completions = build_trainer(spec, benchmark, model, data, checkpoints)
     problems = find_source_of_file(benchmark.name, data)
@@ -150,14 +146,6 @@ def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
     )
     isolation = getattr(trainer, "isolation", "")  # of the grader's sandbox; SFT has no grader
     return _write_results(spec, folder, summary, recorder.steps, inputs, more_outputs, isolation)
-
-
-def _explain_missing_demonstrations(spec: TrainSpec, data: Path) -> str:
-    """Return why SFT has no demonstrations; "" if it has some, or for RL."""
-    is_empty = (
-        parse_variant_name(spec.run.algorithm).algorithm.is_supervised and not data.stat().st_size
-    )
-    return "the teacher solved none of the training problems" if is_empty else ""
 
 
 def _write_results(

@@ -17,7 +17,7 @@ import pandas as pd
 from rapid.artifacts.code import Spec, hash_dependencies
 from rapid.benchmarks.problem_source import ProblemSource, read_source
 from rapid.config.params import load_files, validate
-from rapid.config.sections import Run
+from rapid.config.params_schema import Run
 from rapid.config.sources import read
 from rapid.config.specs import add_base_runs, list_table_runs
 from reports.collect import collect_rows

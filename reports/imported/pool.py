@@ -12,7 +12,7 @@ from rapid.artifacts.manifests import MANIFEST, Manifest
 from rapid.benchmarks import BENCHMARKS
 from rapid.benchmarks.problem_source import ProblemSource, build_declared_source, read_source
 from rapid.config.params import Params
-from rapid.config.sections import BASE, Run
+from rapid.config.params_schema import BASE, Run
 from reports.collect import collect_rows, is_evaluation_metric
 from reports.contents import format_run_name
 from reports.imported.scope import build_run

@@ -9,7 +9,7 @@ from rapid.algorithms import ALGORITHMS, RAPID, SFT
 from rapid.algorithms.variant_names import parse_variant_name
 from rapid.benchmarks import BENCHMARKS
 from rapid.config.params import Params
-from rapid.config.sections import (
+from rapid.config.params_schema import (
     BASE,
     BenchmarkParams,
     FamilyTable,

@@ -17,7 +17,7 @@ from rapid.algorithms import ALGORITHMS
 from rapid.algorithms.variant_names import parse_variant_name
 from rapid.artifacts.files import BadFile
 from rapid.benchmarks import BENCHMARKS
-from rapid.config.sections import BASE
+from rapid.config.params_schema import BASE
 from rapid.settings import LARGEST, describe_invalid
 from rapid.text import join_words, suggest_name
 from reports.render.tex import list_unprintable

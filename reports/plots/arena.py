@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from rapid.algorithms import PG, RAPID
-from rapid.config.arena import ArenaMap, first_seeds
+from rapid.config.arena import ArenaMap, list_seeds
 from reports import formats, labels
 from reports.outcomes import METRIC, FieldOutcomes, list_fields
 from reports.plots import has_curves, style
@@ -140,7 +140,7 @@ def _build_map_figure(data: ReportData) -> Figure:
     runs_by_cell = {}  # by (benchmark, N_step, H)
     for benchmark, grid in maps.items():
         for n_step, h in product(grid.n_step, grid.H):
-            names, seeds = [grid.run_name(n_step, h)], first_seeds(grid.seeds)
+            names, seeds = [grid.run_name(n_step, h)], list_seeds(grid.seeds)
             runs_by_cell[benchmark, n_step, h] = data.select_runs(benchmark, names, seeds).frame
     return Figure(
         title="Effect of H at each N_step",

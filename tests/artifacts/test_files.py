@@ -2,15 +2,10 @@
 
 import pytest
 
-from rapid.artifacts.files import BadFile, read_jsonl, write_jsonl
+from rapid.artifacts.files import BadFile, read_jsonl
 from rapid.benchmarks.math.record import MathProblem
 
 ROW = MathProblem(unique_id="a", problem="1+1?", answer="2", level=None)
-
-
-def test_rows_are_read_as_they_were_written(tmp_path):
-    write_jsonl(tmp_path / "rows.jsonl", [ROW, ROW])
-    assert list(read_jsonl(tmp_path / "rows.jsonl", MathProblem)) == [ROW, ROW]
 
 
 @pytest.mark.parametrize(

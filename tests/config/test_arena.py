@@ -43,14 +43,6 @@ def test_arena_runs_its_field_and_its_map(values):
     } | {f"rapid-H{h},n_step={n},problems=64,learning_rate={r}": [1, 2] for n, h, r in cells}
 
 
-def test_algorithms_with_reuse_compete(values):
-    name = "rapid-H2,reuse=2"
-    rates = FIELD["rates"] | {name: 1e-4}
-    claim = {"ours": name, "theirs": "pg", "by": "seconds"}
-    seeds = arena_seeds(values, fields={"math": FIELD | {"rates": rates, "claims": [claim]}})
-    assert seeds[f"{name},problems=16,learning_rate=0.0001,snapshots=2"] == [1, 2]
-
-
 def test_tuning_tries_all_rates_except_for_borrowed_h(values):
     rates = {"math": [1e-5, 1e-2]}
     seeds = arena_seeds(values, borrowed={2: 1}, tuning={"rates": rates, "seeds": [9]})

@@ -56,7 +56,7 @@ def write_progress(*rewards: float | None) -> None:
 def test_a_note_about_generated_problems_is_shown_below_the_counts(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     note = "Made problems in the format of MATH, not the published ones."
-    journal = console.Journal(problem_sources=note)
+    journal = console.Journal(note)
     monkeypatch.setattr(console.time, "time", lambda: 0.0)
     journal.emit(SimpleNamespace(event="run_info", stats={"train": 2, "total": 2}))
     assert read_lines(monkeypatch, capsys, 1.0)[:2] == [
@@ -160,8 +160,8 @@ def test_a_folder_without_a_workflow_is_refused(tmp_path, monkeypatch):
         watch.watch_workflow(once=True)
 
 
-def test_a_journal_that_cannot_be_written_is_ignored(tmp_path):
-    (tmp_path / "log").write_text("in the way")
-    record = SimpleNamespace(event="run_info", stats={"total": 1})
-    console.Journal(tmp_path / "log").emit(record)
-    assert os.listdir(tmp_path) == ["log"]
+def test_a_journal_that_cannot_be_written_is_ignored(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path(".snakemake").write_text("in the way")
+    console.Journal().emit(SimpleNamespace(event="run_info", stats={"total": 1}))
+    assert os.listdir() == [".snakemake"]

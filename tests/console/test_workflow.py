@@ -1,6 +1,5 @@
 """Lines of the console: the result and time of a job, and the time left for all other jobs."""
 
-import logging
 from types import SimpleNamespace
 
 import pytest
@@ -13,7 +12,7 @@ def console(tmp_path, monkeypatch):
     """Return a formatter whose clock is `console.now`, after the start of a workflow of four jobs."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "160")  # of the console
-    console = JobFormatter(logging.Formatter(), clock=lambda: console.now)
+    console = JobFormatter(clock=lambda: console.now)
     console.now = 0.0
     stats = {"train": 3, "report": 1, "total": 4}
     console.filter(SimpleNamespace(event="run_info", msg="", stats=stats))

@@ -72,13 +72,11 @@ def write_run(
     root: Path,
     params: Params,
     spec: TrainSpec,
-    law: TimeLaw | None = None,
     noise: np.random.Generator | None = None,
     **changes,
 ) -> RunSummary:
     """Write the folder of a run whose times follow the law; `noise` changes them by up to 10 %."""
-    law = law or TimeLaw()
-    run, work = spec.run, count_job_work(spec, params, lambda *pair: EXPECTED)
+    law, run, work = TimeLaw(), spec.run, count_job_work(spec, params, lambda *pair: EXPECTED)
     factor = 1 if noise is None else noise.uniform(0.9, 1.1)
     observed = {}
     if work.is_supervised:

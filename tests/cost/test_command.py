@@ -45,10 +45,11 @@ def test_plan_for_a_gpu_prints_its_assumptions(config, capsys):
     assert "published 768 GB/s" in text
     assert "on 4 GPU(s)" in text
     assert "Will not work as planned" not in text
-    assert run(["plan", *config, *options, "--report", "studies"]) == 0
-    assert re.search(
-        r"^math +tiny-qwen2 +rapid-H16,eta=1 +3 ", capsys.readouterr().out, re.MULTILINE
-    )
+    assert run(["plan", *config, *options, "--gpus", "9999", "--report", "studies"]) == 0
+    text = capsys.readouterr().out
+    assert re.search(r"^math +tiny-qwen2 +rapid-H16,eta=1 +3 ", text, re.MULTILINE)
+    chain = re.search("chain of jobs takes (.*)", text)[1]  # more GPUs do not make it shorter
+    assert f"on 9999 GPU(s): {chain} of wall-clock time" in text
 
 
 @pytest.mark.parametrize(

@@ -6,13 +6,13 @@ from rapid.algorithms import RAPID
 from rapid.config.jobs import list_jobs
 from rapid.cost.estimates import Estimator
 from rapid.cost.expected import Expected
-from rapid.cost.roofline import Machine, build_gpu_machine, get_gpu_rates, load_efficiency
+from rapid.cost.roofline import EFFICIENCY, Machine, build_gpu_machine, get_gpu_rates
 from rapid.cost.shapes import load_published_shapes, load_shapes
 from rapid.cost.work import Work
 from reports import paper as printed
 from tests.cost.conftest import change_compute, make_spec
 
-IDEAL = dict.fromkeys(load_efficiency("gpu"), 0) | {"bandwidth": 1, "arithmetic": 1, "link": 1}
+IDEAL = dict.fromkeys(EFFICIENCY["gpu"], 0) | {"bandwidth": 1, "arithmetic": 1, "link": 1}
 SHAPES = load_published_shapes()
 NAME = "Qwen2.5-0.5B"
 
@@ -107,7 +107,7 @@ def test_tensor_parallel_teacher_is_divided_among_gpus(paper):
 
 def test_grading_during_sampling_costs_only_the_time_of_waiting_afterwards(params):
     """10 completions are sampled in t seconds, and each of `threads` graders takes 0.3 t for one."""
-    machine = Machine(get_gpu_rates("a6000"), load_efficiency("gpu"), load_shapes(params, {}))
+    machine = Machine(get_gpu_rates("a6000"), EFFICIENCY["gpu"], load_shapes(params, {}))
     counts = {"steps": 1, "completions": 10, "decoding_steps": 100, "rows": 100}
     expected = Expected(limit=1, length=0)
     for threads, waited in ((1, 3), (2, 0.5), (4, 0)):

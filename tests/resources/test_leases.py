@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 from filelock import FileLock
@@ -16,11 +17,10 @@ from rapid.resources.leases import lease_cores, lease_gpus, list_usable_cores, l
 from tests.faults.runs import is_held
 from tests.subprocesses import kill_at_end, python
 
-HOLD_CORES = """
+HOLD_CORE = """
 import os, sys, time
-from pathlib import Path
 from rapid.resources.leases import lease_cores
-cores = lease_cores({count}, Path({folder!r}))
+cores = lease_cores(1)
 print(*cores, os.environ["OMP_NUM_THREADS"], *sorted(os.sched_getaffinity(0)), flush=True)
 time.sleep({seconds})
 """
@@ -38,21 +38,29 @@ print((faults() - before) * resource.getpagesize() / (40 << 20))
 """
 
 
-def start_core_holder(folder, count=1, seconds=60.0):
-    code = HOLD_CORES.format(count=count, folder=str(folder), seconds=seconds)
+@pytest.fixture(autouse=True)
+def leases(tmp_path, monkeypatch) -> Path:
+    """Give the test a temporary folder of its own, and return the path of the folder of leases."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)  # so that tempfile reads TMPDIR again
+    return tmp_path / f"rapid-cores-{os.geteuid()}"
+
+
+def start_core_holder(seconds=60.0):
+    code = HOLD_CORE.format(seconds=seconds)
     return subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
 
 
-def test_jobs_share_no_core_and_wait_until_the_holder_of_one_is_killed(tmp_path):
-    holders = [start_core_holder(tmp_path / "leases") for _ in list_usable_cores()]
+def test_jobs_share_no_core_and_wait_until_the_holder_of_one_is_killed(leases):
+    holders = [start_core_holder() for _ in list_usable_cores()]
     with kill_at_end(*holders):
         lines = [holder.stdout.readline().split() for holder in holders]
         assert sorted(int(line[0]) for line in lines) == list_usable_cores()
         for core, threads, *affinity in lines:
             assert threads == "1"
             assert affinity == [core]
-        assert (tmp_path / "leases").stat().st_mode & 0o777 == 0o700
-        waiting_job = start_core_holder(tmp_path / "leases", seconds=0)
+        assert leases.stat().st_mode & 0o777 == 0o700
+        waiting_job = start_core_holder(seconds=0)
         with kill_at_end(waiting_job):
             time.sleep(1.0)
             assert waiting_job.poll() is None
@@ -60,21 +68,20 @@ def test_jobs_share_no_core_and_wait_until_the_holder_of_one_is_killed(tmp_path)
             assert waiting_job.stdout.readline().split()[0] == lines[0][0]
 
 
-def test_the_threads_of_an_already_imported_torch_are_set(tmp_path):
+def test_the_threads_of_an_already_imported_torch_are_set():
     """A child of the fork server has imported torch, which reads the environment at import only."""
     code = """
 import sys, types
-from pathlib import Path
 from rapid.resources.leases import lease_cores
 sys.modules["torch"] = types.SimpleNamespace(set_num_threads=lambda n: print("threads", n))
-lease_cores(1, Path(sys.argv[1]), threads=3)
+lease_cores(1, threads=3)
 """
-    assert python("-c", code, tmp_path).stdout == "threads 3\n"
+    assert python("-c", code).stdout == "threads 3\n"
 
 
-def test_more_cores_than_the_machine_has_are_refused(tmp_path):
+def test_more_cores_than_the_machine_has_are_refused():
     with pytest.raises(BadInput, match="processes: 1000 cores are needed, but"):
-        lease_cores(1000, tmp_path)
+        lease_cores(1000)
 
 
 def make_link(folder):
@@ -100,44 +107,43 @@ def make_folder_of_another_user(folder):
     "make_folder",
     [make_link, make_dangling_link, make_folder_open_to_all, make_folder_of_another_user, os.mknod],
 )
-def test_a_folder_of_leases_that_other_users_control_is_refused(tmp_path, make_folder):
+def test_a_folder_of_leases_that_other_users_control_is_refused(leases, make_folder):
     """Any user can create the folder in a temporary directory first."""
     if make_folder is make_folder_of_another_user and os.geteuid() != 0:
         pytest.skip("only root can give a folder away")
-    make_folder(tmp_path / "leases")
+    make_folder(leases)
     with pytest.raises(BadInput, match=r"cannot be trusted.*set TMPDIR"):
-        lease_cores(1, tmp_path / "leases")
-    assert list(tmp_path.glob("elsewhere/*")) == []
+        lease_cores(1)
+    assert list(leases.parent.glob("elsewhere/*")) == []
 
 
 GPUS = [Gpu(str(number), f"GPU-{number}{number}{number}-a", 80_000) for number in range(4)]
 HOLD_GPUS = """
 import os, sys, time
-from pathlib import Path
 import rapid.resources.leases
 from rapid.resources.gpus import Gpu, select_gpus
 gpus = [Gpu(str(n), f"GPU-{{n}}{{n}}{{n}}-a", 80_000) for n in range(4)]
 rapid.resources.leases.list_visible_gpus = lambda: select_gpus(gpus, {visible!r})
-rapid.resources.leases.lease_gpus({count}, Path({folder!r}))
+rapid.resources.leases.lease_gpus({count})
 print(os.environ["CUDA_VISIBLE_DEVICES"], "torch" in sys.modules, flush=True)
 time.sleep(60)
 """
 
 
-def start_gpu_holder(folder, count, visible="0,1,2,3"):
-    code = HOLD_GPUS.format(count=count, folder=str(folder), visible=visible)
+def start_gpu_holder(count, visible="0,1,2,3"):
+    code = HOLD_GPUS.format(count=count, visible=visible)
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     return subprocess.Popen([sys.executable, "-c", code], **pipes)
 
 
-def test_jobs_share_no_gpu_and_get_as_many_as_they_request(tmp_path):
-    with kill_at_end(first := start_gpu_holder(tmp_path, 3)):
+def test_jobs_share_no_gpu_and_get_as_many_as_they_request():
+    with kill_at_end(first := start_gpu_holder(3)):
         assert first.stdout.readline().split() == ["0,1,2", "False"]
-        second = start_gpu_holder(tmp_path, 2)
+        second = start_gpu_holder(2)
         assert second.stderr.readline() == (
             "waiting for 2 free GPU(s) of 4: other jobs hold them\n"  # one is free
         )
-        third = start_gpu_holder(tmp_path, 1)
+        third = start_gpu_holder(1)
         assert third.stderr.readline().startswith("waiting for 1 free GPU(s) of 4")
     with kill_at_end(second, third):
         jobs = second, third
@@ -145,11 +151,11 @@ def test_jobs_share_no_gpu_and_get_as_many_as_they_request(tmp_path):
     assert len(names) == len(set(names)) == 3
 
 
-def test_a_gpu_is_recognized_under_any_number(tmp_path):
+def test_a_gpu_is_recognized_under_any_number():
     """A SLURM job may see one GPU under another number or by its UUID."""
-    with kill_at_end(first := start_gpu_holder(tmp_path, 1, "2")):
+    with kill_at_end(first := start_gpu_holder(1, "2")):
         assert first.stdout.readline().split()[0] == "2"
-        with kill_at_end(second := start_gpu_holder(tmp_path, 1, "GPU-222,GPU-333")):
+        with kill_at_end(second := start_gpu_holder(1, "GPU-222,GPU-333")):
             assert second.stdout.readline().split()[0] == "GPU-333"
 
 
@@ -161,20 +167,21 @@ def test_gpus_are_selected_by_the_rules_of_cuda():
     assert [gpu.name for gpu in select_gpus(GPUS, "1,1")] == ["1"]
 
 
-def test_a_job_without_gpus_sees_none(tmp_path, monkeypatch):
+def test_a_job_without_gpus_sees_none(leases, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
     monkeypatch.setenv("CUDA_DEVICE_ORDER", "FASTEST_FIRST")
-    with FileLock(tmp_path / "gather-GPU.lock"):  # a waiting job does not block one without GPUs
-        assert lease_gpus(0, tmp_path) == []
+    leases.mkdir(mode=0o700)
+    with FileLock(leases / "gather-GPU.lock"):  # a waiting job does not block one without GPUs
+        assert lease_gpus(0) == []
     assert os.environ["CUDA_VISIBLE_DEVICES"] == ""
 
 
-def test_too_few_gpus_are_refused_with_advice(tmp_path, monkeypatch):
+def test_too_few_gpus_are_refused_with_advice(monkeypatch):
     monkeypatch.setattr("rapid.resources.leases.list_visible_gpus", lambda: GPUS[:1])
     with pytest.raises(
         BadInput, match=r"needs 2 GPU\(s\), but 1 can be used. Lower compute.processes"
     ):
-        lease_gpus(2, tmp_path)
+        lease_gpus(2)
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the C library has no mallopt")

@@ -10,11 +10,9 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from rapid.config.jobs import list_jobs
-from rapid.config.params import load, read
+from rapid.config.params import load
 from rapid.config.specs import FetchSpec, build_model_spec, list_source_files
 from rapid.stages.fetch import BadModel, fetch
-from tests.conftest import ROOT
 
 
 def make_spec(source, **fields) -> FetchSpec:
@@ -172,11 +170,3 @@ def test_chat_and_parallel_settings_do_not_change_the_spec_of_a_fetch(values):
     assert build_model_spec(load(values), "mine") == spec_before
     models["mine"]["revision"] = "b"
     assert build_model_spec(load(values), "mine") != spec_before
-
-
-def test_small_experiment_has_one_published_model_and_no_embedded_one():
-    params = load(read(ROOT / "params.yaml", ROOT / "experiments/small.yaml"))
-    assert list(params.benchmarks) == ["math"]
-    models = [job.folder for job in list_jobs(params) if job.stage == "models"]
-    assert models == ["experiments/small/models/smollm2-135m"]
-    assert isinstance(build_model_spec(params, "smollm2-135m"), FetchSpec)

@@ -9,7 +9,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from rapid.artifacts.demonstrations import Lesson
 from rapid.artifacts.files import read_jsonl, sha256_file
-from rapid.config.sections import EmbeddedModel, Pretraining
+from rapid.config.params_schema import EmbeddedModel, Pretraining
 from rapid.config.specs import PrepareSpec, PretrainSpec, TokenizerSpec
 from rapid.embedded_models.architectures import build_model
 from rapid.stages import pretrain as pretrain_stage

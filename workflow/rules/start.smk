@@ -4,7 +4,6 @@
 import subprocess
 
 from rapid import preflight as machine_checks
-from rapid.cost.estimates import find_runs_too_large
 from rapid.processes import fork_server
 from rapid.processes.lifetimes import WORKFLOW_VARIABLE
 
@@ -22,7 +21,7 @@ def check_requirements():
     if PARAMS.compute.device == "cpu" and is_local:
         checks = machine_checks.check_reporter(PARAMS)
     else:
-        checks = machine_checks.run_checks(PARAMS, is_local, find_runs_too_large)
+        checks = machine_checks.run_checks(PARAMS, is_local)
     if machine_checks.print_checks(checks):
         raise WorkflowError("Requirements are MISSING, see above. RAPID_PREFLIGHT=off skips this check.")
 

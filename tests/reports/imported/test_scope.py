@@ -2,7 +2,7 @@
 
 import math
 
-from rapid.config.sections import BASE
+from rapid.config.params_schema import BASE
 from reports.imported import scope
 
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from rapid.config.sections import ReportParams
+from rapid.config.params_schema import ReportParams
 from reports.paper_style import PaperStyle, load_styles
 from reports.render.floats import Note, lay_out
 from reports.tables.table import Cell, Group, Row, Table

@@ -12,7 +12,7 @@ import pytest
 from rapid.algorithms import ALGORITHMS, RAPID
 from rapid.config import specs
 from rapid.config.params import load
-from rapid.config.sections import ReportParams
+from rapid.config.params_schema import ReportParams
 from reports.paper_style import PLAIN_STYLE, PaperStyle
 from reports.render import latex
 from reports.report_data import ReportData

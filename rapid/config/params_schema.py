@@ -311,10 +311,6 @@ class Run(Section):
     seed: Seed
 
     @property
-    def path(self) -> str:
-        return f"{self.benchmark}/{self.model}/{self.algorithm}/seed{self.seed}"
-
-    @property
     def folder(self) -> str:
         """The folder of the training job in the default."""
         return RUN.format(**self.model_dump())
