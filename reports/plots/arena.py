@@ -22,9 +22,8 @@ from reports.plots.style import Figure
 from reports.report_data import ReportData
 from reports.statistics import pairs
 from reports.statistics.estimates import Estimate
-from reports.tables.standings import rank_algorithms
-from reports.tables.studies import StudyRuns
-from reports.tables.target import format_target_accuracy
+from reports.tables.standings import format_target_accuracy, rank_algorithms
+from reports.tables.study_runs import StudyRuns
 
 # Ratios of an algorithm's time to PG's at the edges of the panel. A ratio beyond an edge is drawn
 # at the edge.

@@ -15,7 +15,7 @@ import pandas as pd
 from rapid.algorithms import PG
 from rapid.artifacts.runs import PHASES
 from reports import formats, labels
-from reports.outcomes import FieldOutcomes, select_same_hardware
+from reports.outcomes import FieldOutcomes
 from reports.tables.layout import build_table, single_group
 from reports.tables.notes import collect_run_facts
 from reports.tables.standings import rank_algorithms
@@ -70,13 +70,13 @@ def _build_share_cell(outcomes: FieldOutcomes, phase: str, name: str) -> Cell:
 
 
 def _build_ratio_cell(outcomes: FieldOutcomes, share: float | None, name: str) -> Cell:
-    ours, pg = outcomes.outcomes[name], outcomes.outcomes[PG.name]
-    our_seeds, pg_seeds = (outcome.runs.dropna(subset=[TOTAL]).seed for outcome in (ours, pg))
+    both_runs = [outcomes.outcomes[key].runs for key in (name, PG.name)]
+    our_seeds, pg_seeds = (runs.dropna(subset=[TOTAL]).seed for runs in both_runs)
     shared_seeds = pd.Index(our_seeds).intersection(pg_seeds)
-    seeds = select_same_hardware(shared_seeds, ours, pg)
+    seeds = outcomes.select_same_hardware(shared_seeds, name, PG.name)
     if seeds.empty:
         return Cell(MISSING, reason=NO_PAIR)
-    our_runs, pg_runs = (outcome.runs[outcome.runs.seed.isin(seeds)] for outcome in (ours, pg))
+    our_runs, pg_runs = (runs[runs.seed.isin(seeds)] for runs in both_runs)
     if share is not None and not pg_runs[SAMPLING].sum():
         return Cell(MISSING, reason=f"{labels.algorithm(PG.name)}'s runs have no sampling time")
     return Cell(formats.ratio(predict_ratio(our_runs, pg_runs, share)))
