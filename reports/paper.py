@@ -87,8 +87,3 @@ def get_correlation(benchmark: str, metric: str) -> Estimate | None:
         return None
     n = document["runs"] * len(document["staleness"][benchmark])
     return estimates.estimate_correlation(float(text), n)
-
-
-def get_text_value(name: str) -> float:
-    """Return the value of a number in the paper's text, by its name in paper.yaml."""
-    return parse_number(load_paper()["text"][name]["value"])

@@ -95,16 +95,13 @@ class Figure:
 
 def use_style(page: PaperStyle) -> AbstractContextManager:
     """Return a context with matplotlib's default settings, changed by SETTINGS and the page."""
-    labels, numbers = get_type_sizes(page)
+    # Labels are as large as TeX's footnotesize, numbers and notes are smaller.
+    smallest_labels, smallest_numbers = MIN_TYPE_SIZES
+    labels = max(smallest_labels, 0.8 * page.type_size)
+    numbers = max(smallest_numbers, 0.7 * page.type_size)
     sizes = dict.fromkeys(["xtick.labelsize", "ytick.labelsize", "legend.fontsize"], numbers)
     sizes |= {"font.size": labels, "axes.titlesize": labels}
     return settings.context(["default", SETTINGS | sizes])
-
-
-def get_type_sizes(page: PaperStyle) -> tuple[float, float]:
-    """Return the sizes in points of labels (TeX's footnotesize), and of numbers and notes."""
-    labels, numbers = MIN_TYPE_SIZES
-    return max(labels, 0.8 * page.type_size), max(numbers, 0.7 * page.type_size)
 
 
 def get_note_font() -> FontProperties:

@@ -287,7 +287,7 @@ def _expand_claim(paper_numbers: Sequence[str] = ("",), **row: Any) -> list[Pape
         facts = {"baseline": labels.algorithm(BASELINE)}
         if name:
             number = paper.load_paper()["text"][name]
-            facts |= {"paper_text": number["value"], "number": paper.get_text_value(name)}
+            facts |= {"paper_text": number["value"], "number": paper.parse_number(number["value"])}
             row["benchmark"] = number.get("benchmark", "")
             facts["benchmark"] = row["benchmark"] and labels.benchmark(row["benchmark"])
         fields = {k: fill_template(v, facts) if isinstance(v, str) else v for k, v in row.items()}

@@ -25,10 +25,17 @@ from reports.formats import Format
 from reports.report_data import UNRANKED_RUNTIME, ReportData
 from reports.statistics import pairs
 from reports.statistics.estimates import Estimate, correlate
-from reports.statistics.summary import mark_best
 from reports.tables.layout import build_table
 from reports.tables.notes import collect_run_facts, collect_sft_facts, render_notes
-from reports.tables.table import MISSING, NOT_APPLICABLE, Cell, Source, Table, format_interval
+from reports.tables.table import (
+    MISSING,
+    NOT_APPLICABLE,
+    Cell,
+    Mark,
+    Source,
+    Table,
+    format_interval,
+)
 
 # Algorithms with fewer runs are not compared with the best, because a test would hardly ever be
 # significant.
@@ -118,11 +125,6 @@ class Column:
     choose_format: Callable[[Iterable[float]], Format] | None = None
     is_ranked: Callable[[str, pd.DataFrame], bool] = applies_to_all
 
-    @property
-    def unranked(self) -> "Column":
-        """A copy of the column that ranks no values."""
-        return replace(self, best="")
-
     def build_cell(self, runs: pd.DataFrame) -> Cell:
         """Return a cell with the mean and standard deviation over the runs that have the metric.
 
@@ -164,7 +166,7 @@ class Column:
         if not self.best:
             return cells
         ranked_means = [
-            remove_rounding_errors(mean)
+            float(f"{mean:.9g}")  # without rounding errors, so that equal means tie
             if self.applies(name) and self.is_ranked(name, runs)
             else None
             for name, mean in zip(algorithms, means, strict=True)
@@ -231,9 +233,15 @@ class Column:
         )
 
 
-def remove_rounding_errors(value: float) -> float:
-    """Return a mean with nine significant digits, so that equal means tie."""
-    return float(f"{value:.9g}")
+def mark_best(values: Sequence[float | None], higher_is_better: bool) -> list[Mark]:
+    """Return the mark of each value of a column; None is not ranked.
+
+    Equal values share a mark. If two are best there is no runner-up, as in the paper. Nothing is
+    marked if there are fewer than two values, or if all are equal.
+    """
+    ranks = pd.Series(values).rank(method="min", ascending=not higher_is_better)
+    names = {1: "best", 2: "runner-up"} if ranks.nunique() > 1 else {}
+    return [names.get(rank, "") for rank in ranks]
 
 
 def explain_missing_runs(runs: pd.DataFrame, metrics: Sequence[str]) -> str:
@@ -272,6 +280,7 @@ RUNTIME = Column(
     is_ranked=_is_runtime_ranked,
 )
 TIME = replace(RUNTIME, title="Time")
+UNRANKED_TIME = replace(TIME, best="")
 STALENESS = Column(
     METRICS["staleness"].label,
     "staleness",

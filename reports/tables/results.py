@@ -103,7 +103,7 @@ def build_correlations_table(data: ReportData) -> Table | None:
         single_group(cells),
         ratios=data.params.tables.staleness.H,
         seeds=data.params.tables.main.seeds,
-        column_notes=render_column_notes([columns.TIME.unranked, columns.STALENESS], all_runs, []),
+        column_notes=render_column_notes([columns.UNRANKED_TIME, columns.STALENESS], all_runs, []),
         **collect_run_facts(all_runs),
     )
 

@@ -2,14 +2,15 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 from rapid.benchmarks.problem_source import ProblemSource, describe_sources
 from reports.formats import Format
 from reports.statistics.estimates import Estimate
-from reports.statistics.summary import Mark
 
 MISSING = "\N{EM DASH}"
 NOT_APPLICABLE = "N/A"
+Mark = Literal["", "best", "runner-up"]
 
 
 @dataclass(frozen=True)
