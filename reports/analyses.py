@@ -1,8 +1,7 @@
 """Analyses of two whole runs of the arena: pooled, each alone, and with clustered errors.
 
 The arena was run twice, on different processors and at different commits, with the same seeds,
-learning rates and test problems. A field of the arena has the algorithms that are compared on one
-benchmark. Each analysis of a field compares the algorithms of all claims:
+learning rates and test problems. Each analysis of a field compares the algorithms of all claims:
 
 pooled        both runs, which are blocks, with errors clustered over the skeletons of problems
 over_seeds    both runs, with intervals for these test problems only

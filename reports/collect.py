@@ -150,12 +150,7 @@ def _build_row(
     locate_job: Callable[[str], str],
     manifests: dict[str, JobManifest],
 ) -> dict:
-    """Return the row of a run.
-
-    Args:
-        locate_job: returns the folder of a job, by its name.
-        manifests: by path.
-    """
+    """Return the row of a run, see `collect_rows`."""
     is_trained = run.algorithm != BASE  # the model before training has an evaluation only
     folder = locate_job(run.folder) if is_trained else run.folder
     evaluation_folder = locate_job(run.evaluation)
@@ -187,11 +182,7 @@ def _build_row(
 def _list_expected_values(
     run: Run, manifests: dict[str, JobManifest], evaluation_folder: str, problems_folder: str
 ) -> dict[str, Any]:
-    """Return the values that evaluation.json must have according to its jobs: field -> value.
-
-    Args:
-        problems_folder: the folder of the benchmark's problems.
-    """
+    """Return the values that evaluation.json must have according to its jobs: field -> value."""
     folders = (evaluation_folder, problems_folder)
     evaluated, prepared = (manifests.get(f"{folder}/{MANIFEST}") for folder in folders)
     settings = dict(evaluated.spec.get("evaluation", {})) if evaluated else {}
@@ -249,11 +240,7 @@ def _build_summary_columns(summary: RunSummary | None) -> dict:
 
 
 def _explain_missing_record(verb: str, file: str, record: Evaluation | RunSummary | None) -> str:
-    """Return why a record has no values, or "" if it has them.
-
-    Args:
-        verb: "trained" for summary.json, "evaluated" for evaluation.json.
-    """
+    """Return why a record has no values, or "" if it has them."""
     if record is None:
         return f"not {verb}: no {file} of a finished job"
     if record.status == "unavailable":

@@ -1,11 +1,8 @@
 """The contents of each kind of report, as contents.yaml orders them: a first screen, then sections.
 
 Figures and tables that no section names are put into a last section. Besides the main report, with
-the paper's tables, there are reports on:
-
-studies   ablations: each study compares variants of an algorithm on one benchmark (docs/studies.md)
-arena     a preregistered comparison of many algorithms with tuned learning rates (docs/arena.md)
-tuning    the trials that choose the arena's learning rates
+the paper's tables, there are reports on the studies (docs/studies.md), on the arena (docs/arena.md)
+and on the tuning, the trials that choose the arena's learning rates.
 """
 
 from collections.abc import Sequence
@@ -167,12 +164,7 @@ def _build_content(
     headlines: Sequence[Headline] = (),
     **facts: Any,
 ) -> Content:
-    """Return the contents of a kind of report, in the sections that contents.yaml declares.
-
-    Args:
-        kind: key of the report in contents.yaml.
-        facts: variables of the templates in contents.yaml.
-    """
+    """Return the contents of a kind of report; `facts` are the variables of contents.yaml."""
     document = yaml.safe_load(FILE.read_text(encoding="utf-8"))[kind]
     benchmarks = list(data.params.benchmarks)
     facts |= {

@@ -1,9 +1,8 @@
 """The end points that the arena compares, for each algorithm, benchmark and seed.
 
-The arena is a preregistered comparison of algorithms on several benchmarks, each algorithm with a
-tuned learning rate (docs/arena.md). A field of the arena has the algorithms that are compared on
-one benchmark. The end points are the training time until a target accuracy (`reach` in the
-parameters), the accuracy after equally many completions, and the accuracy after equal training
+A field of the arena (docs/arena.md) has the algorithms that are compared on one benchmark, each
+with a tuned learning rate. The end points are the training time until a target accuracy (`reach` in
+the parameters), the accuracy after equally many completions, and the accuracy after equal training
 time. The accuracy during training is that of snapshots of the model, which the runs save. PG
 (`PG`) is policy gradient, the baseline.
 """
@@ -193,7 +192,7 @@ class FieldOutcomes:
             return Estimate(None, reason=reason)
         return crossed.estimate_mean(matrix, pairs.DIFFERENCE_BOUNDS)
 
-    def select_same_hardware(self, seeds: pd.Index, ours: str, reference: str) -> pd.Index:
+    def _select_same_hardware(self, seeds: pd.Index, ours: str, reference: str) -> pd.Index:
         """Return the seeds with which both algorithms ran on the same make of processor.
 
         All seeds are returned if one of the algorithms is from the record of an earlier arena. The
@@ -212,10 +211,7 @@ class FieldOutcomes:
         The effect is a difference in accuracy, or a ratio of seconds below 1. For a claim of
         equivalence, it is the smallest margin within which the test shows two equal algorithms to
         be equivalent. The result is None if the estimate has no standard error, or too few runs
-        reach the target accuracy.
-
-        Args:
-            alpha: the two-sided level of the test.
+        reach the target accuracy. `alpha` is the two-sided level of the test.
         """
         if claim.by != "seconds":
             if estimate.error is None:
@@ -245,8 +241,18 @@ class FieldOutcomes:
         """
         seconds = [self.outcomes[name].seconds for name in (ours, reference)]
         shared_seeds = seconds[0].index.intersection(seconds[1].index)
-        seeds = self.select_same_hardware(shared_seeds, ours, reference)
+        seeds = self._select_same_hardware(shared_seeds, ours, reference)
         return seconds[0][seeds].to_numpy(), seconds[1][seeds].to_numpy()
+
+    def pair_runs(self, ours: str, reference: str) -> list[pd.DataFrame]:
+        """Return the runs of two algorithms that have a runtime, for the same seeds.
+
+        A seed is left out if its two runs were on different makes of processor.
+        """
+        both = [self.outcomes[name].runs.dropna(subset=["runtime"]) for name in (ours, reference)]
+        shared_seeds = pd.Index(both[0].seed).intersection(both[1].seed)
+        seeds = self._select_same_hardware(shared_seeds, ours, reference)
+        return [runs[runs.seed.isin(seeds)] for runs in both]
 
 
 def average_problems(scores: pd.DataFrame) -> pd.DataFrame:

@@ -39,9 +39,6 @@ def get_main_value(benchmark: str, algorithm: str | None, metric: str) -> float 
     """Return a mean of the paper's Table 1, or of Table 3 for RAPID at an H that Table 1 lacks.
 
     The result is None if the paper has no such number.
-
-    Args:
-        metric: a key in paper.yaml, such as runtime.
     """
     document = load_paper()
     entry = document["main"].get(benchmark, {}).get(algorithm, {}).get(metric)

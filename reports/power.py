@@ -19,11 +19,11 @@ from rapid.config.sections import Run
 from rapid.config.specs import add_base_runs, build_train_spec, list_study_runs
 from rapid.text import align_columns
 from reports import formats
+from reports.outcomes import METRIC
 from reports.statistics.decisions import compute_detectable_difference
 from reports.statistics.estimates import CONFIDENCE_LEVEL, Estimate
 from reports.tables.hypotheses import count_tests
 
-METRIC = "pass@1"
 SEED_COUNTS = (10, 20, 40)
 RECORDED_H = 16  # the H at which the arena has RAPID with and without a baseline
 

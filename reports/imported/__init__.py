@@ -58,13 +58,7 @@ class ImportSpec(Spec):
 
 @dataclass(frozen=True)
 class ImportedRuns(ReportData):
-    """`ReportData` for runs that were made elsewhere.
-
-    Args:
-        folders: the folders among the sources.
-        problem_sources: the source of the problems of each benchmark.
-        unused: runs of the sources that no table or figure shows.
-    """
+    """`ReportData` for runs that were made elsewhere; `unused` are those that no table shows."""
 
     folders: Sequence[Path]
     problem_sources: dict[str, ProblemSource]

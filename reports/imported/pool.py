@@ -60,13 +60,10 @@ class RunPool:
     errors: list[str] = field(default_factory=list)
 
     def add_folder(self, folder: Path, params: Params | None, needed: Sequence[Run]) -> None:
-        """Add the runs of a folder.
+        """Add the needed runs of a folder.
 
-        Args:
-            params: the parameters of the report; None if they are to be derived from the runs. If
-                None, all runs are added, except those of variants with changed parameters, whose
-                names have a comma.
-            needed: the runs that are added if there are `params`.
+        Without params, which are then derived from the runs, all runs are added, except those of
+        variants with changed parameters, whose names have a comma.
         """
         finished = _list_finished(folder)
         runs = [run for run in finished if (run in needed if params else "," not in run.algorithm)]

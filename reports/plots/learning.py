@@ -82,11 +82,7 @@ def figure(data: ReportData, x: str, label: str, title: str) -> Figure:
 
 
 def _draw_mean(axes: Axes, series_style: SeriesStyle, runs: list[Curve], unit: float) -> object:
-    """Draw the mean of runs and a band of one standard deviation; return the line.
-
-    Args:
-        unit: divisor of x, such as 60 to convert seconds to minutes.
-    """
+    """Draw the mean of runs, with x divided by the unit, and a band of one standard deviation."""
     x, mean, deviation = average_curves(runs)
     return style.draw_line(axes, series_style, x / unit, mean, deviation, max(1, len(x) // 6))
 

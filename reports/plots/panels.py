@@ -65,7 +65,9 @@ def panel_figure(
             for axes, benchmark_runs in zip(row, selections, strict=True):
                 style.set_title(axes, benchmark_runs.label)
                 entries |= draw_panel(axes, benchmark_runs)
-            _remove_repeated_labels(row)
+            for axes in row[1:]:
+                if axes.get_ylabel() == row[0].get_ylabel():
+                    axes.set_ylabel("")
         style.draw_legend(canvas, entries)
         return canvas
 
@@ -76,13 +78,6 @@ def panel_figure(
         "wide": len(selections) > 1,
     }
     return Figure(draw=draw, **derived | fields)
-
-
-def _remove_repeated_labels(row: list[Axes]) -> None:
-    """Remove the labels of y-axes that repeat the label of the first panel."""
-    for axes in row[1:]:
-        if axes.get_ylabel() == row[0].get_ylabel():
-            axes.set_ylabel("")
 
 
 @dataclass(frozen=True)

@@ -59,13 +59,10 @@ class Float:
 
 
 def lay_out(table: Table, notes: Sequence[Note], style: PaperStyle) -> list[Float]:
-    """Return the pieces of a table, each of which fits a page.
+    """Return the pieces of a table with the notes below it, each of which fits a page.
 
     A group of columns is never split. Groups that do not fit beside each other are put below each
     other. Rows and notes that do not fit the page continue in the next piece.
-
-    Args:
-        notes: the paragraphs below the table.
     """
     environment, size, points, width = _choose_width(table, style)
     line_height = LINE * style.type_size

@@ -1,9 +1,7 @@
 """The tables of the arena's preregistered claims, with their verdicts.
 
-The arena compares many algorithms, each with a tuned learning rate (docs/arena.md). A field of the
-arena has the algorithms that are compared on one benchmark. A claim compares two algorithms by an
-end point: the time to a target accuracy, the final accuracy, or the accuracy in equal time.
-`reports.outcomes` computes the end points.
+A claim compares two algorithms by an end point: the time to a target accuracy, the final accuracy,
+or the accuracy in equal time. `reports.outcomes` describes the arena and computes the end points.
 """
 
 from collections.abc import Sequence
@@ -129,12 +127,7 @@ def build_claims_tables(
     name: str = "arena-claims",
     **facts: Any,
 ) -> list[Table]:
-    """Return a table of claims for each benchmark; only the last has notes.
-
-    Args:
-        name: the name of the table in arena_captions.yaml.
-        facts: further variables of the table's texts.
-    """
+    """Return a table of claims for each benchmark; only the last has notes."""
     columns = {
         "Estimate": build_claim_estimate_cell,
         "Median ratio": _build_median_ratio_cell,

@@ -209,12 +209,7 @@ class PaperClaim:
     def _compare(
         self, runs: BenchmarkRuns, column: Column, ours: str, reference: str, suffix: str = ""
     ) -> Evidence:
-        """Return the row of a paired comparison of two algorithms in one metric.
-
-        Args:
-            column: the metric.
-            suffix: text that is added to the row's label.
-        """
+        """Return the row of a paired comparison of two algorithms in the metric of a column."""
         comparison = Comparison(runs, column, ours, reference)
         is_accuracy = column.metric.startswith(pairs.PASS_AT)
         title = f" {column.title}" if is_accuracy else ""

@@ -126,11 +126,7 @@ class Column:
     is_ranked: Callable[[str, pd.DataFrame], bool] = applies_to_all
 
     def build_cell(self, runs: pd.DataFrame) -> Cell:
-        """Return a cell with the mean and standard deviation over the runs that have the metric.
-
-        Args:
-            runs: of one algorithm, one for each seed.
-        """
+        """Return a cell with mean and standard deviation over those runs that have the metric."""
         values = runs[self.metric].dropna()
         n, mean = len(values), values.mean()
         reason, sources = self.describe_caveats(runs), self.list_sources(runs)
@@ -149,11 +145,7 @@ class Column:
         )
 
     def build_cells(self, runs: pd.DataFrame, algorithms: list[str]) -> list[Cell]:
-        """Return a cell for each algorithm, with marks for the best, the runner-up and ties.
-
-        Args:
-            runs: of all algorithms, on one benchmark.
-        """
+        """Return a cell for each algorithm, with marks for the best, the runner-up and ties."""
         by_name = {name: runs[runs.algorithm == name] for name in algorithms}
         means = [part[self.metric].mean() for part in by_name.values()]
         if self.choose_format:
@@ -218,11 +210,7 @@ class Column:
     def list_sources(
         self, runs: pd.DataFrame, label: Callable = lambda run: f"seed {run['seed']}"
     ) -> tuple[Source, ...]:
-        """Return the value of each run with the file that it is from.
-
-        Args:
-            label: returns the name of a run.
-        """
+        """Return the value of each run, with the run's label and the file that it is from."""
         return tuple(
             Source(
                 label(run),
@@ -347,11 +335,7 @@ class Block:
 
 
 def build_blocks(data: ReportData, columns: Callable[[str], list[Column]]) -> list[Block]:
-    """Return a block of columns for each benchmark, with the main model.
-
-    Args:
-        columns: returns the columns for the name of a benchmark.
-    """
+    """Return a block of columns for each benchmark (by its name), with the main model."""
     params = data.params
     return [
         Block(data.label_benchmark(name), name, params.tables.main.model, columns(name))

@@ -165,10 +165,9 @@ def build_comparisons_table(data: ReportData) -> Table:
 
 
 def _describe_detectable_differences(comparisons: list[Comparison]) -> list[str]:
-    """Return the smallest difference in Pass@1 that a comparison detects, for each benchmark.
+    """Return the difference in Pass@1 that a comparison detects in 80 % of cases, by benchmark.
 
-    The difference that is detected with a power of 80 % is computed at each H; the median over H is
-    returned.
+    It is the median over H.
     """
     by_label: dict[str, list[float]] = {}
     for comparison in comparisons:

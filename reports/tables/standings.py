@@ -1,8 +1,4 @@
-"""The ranks of the arena's algorithms, and the table of all algorithms of a field.
-
-A field of the arena has the algorithms that are compared on one benchmark. All are compared with
-policy gradient, PG.
-"""
+"""The ranks of the arena's algorithms, and the table of a field, which compares all with PG."""
 
 import math
 from collections import Counter
@@ -12,7 +8,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from rapid.algorithms import PG
 from rapid.config.arena import EndPoint
@@ -141,10 +136,7 @@ def _estimate_probability_of_improvement(outcomes: FieldOutcomes, name: str) -> 
 
 
 def _estimate_runtime_ratio(outcomes: FieldOutcomes, name: str) -> Estimate | None:
-    runs, pg_runs = (outcomes.outcomes[key].runs for key in (name, PG.name))
-    shared_seeds = pd.Index(runs.seed).intersection(pg_runs.seed)
-    seeds = outcomes.select_same_hardware(shared_seeds, name, PG.name)
-    return pairs.estimate_ratio(runs[runs.seed.isin(seeds)], pg_runs, "runtime")
+    return pairs.estimate_ratio(*outcomes.pair_runs(name, PG.name), "runtime")
 
 
 def _format_seconds(seconds: float) -> str:
@@ -217,11 +209,7 @@ def _describe_target(outcomes: FieldOutcomes) -> dict[str, str]:
 
 
 def count_runs(counts: Mapping[str, int]) -> dict[str, Any]:
-    """Return the number of runs that most algorithms have, and the exceptions, for a note.
-
-    Args:
-        counts: number of runs by algorithm.
-    """
+    """Return the number of runs that most algorithms have, and the exceptions, for a note."""
     ((usual_count, _),) = Counter(counts.values()).most_common(1)
     return {
         "usual_count": usual_count,

@@ -161,13 +161,7 @@ def build_estimate_cell(
     extra_lines: tuple[str, ...] = (),
     **fields,
 ) -> Cell:
-    """Return a cell with an estimate, and below it its interval and further lines.
-
-    Args:
-        missing_reason: footnote of the cell if there is no estimate.
-        extra_lines: the further lines.
-        fields: other fields of the cell.
-    """
+    """Return a cell with an estimate, its interval and further lines, or with a missing reason."""
     if estimate is None or estimate.value is None:
         return Cell(MISSING, reason=estimate.reason if estimate else missing_reason)
     lines = (format_interval(show, estimate), *extra_lines)

@@ -15,8 +15,8 @@ from reports.tuning import (
     find_ties,
     main,
     replace_rates,
+    score_rates,
     select_rate,
-    smooth_accuracies,
 )
 from tests.conftest import ROOT
 from tests.reports.conftest import make_run
@@ -117,7 +117,8 @@ def test_parameters_without_a_tuning_are_refused(values, tmp_path, capsys):
 )
 def test_grid_of_any_size_is_smoothed(means, smooth):
     rates = [10.0**-n for n in range(len(means), 0, -1)]
-    smoothed = smooth_accuracies(pd.DataFrame({"learning_rate": rates, "accuracy": means}))
+    trials = pd.DataFrame({"learning_rate": rates, "accuracy": means})
+    smoothed = score_rates(trials, "smoothed")
     assert dict(smoothed) == pytest.approx(dict(zip(rates, smooth, strict=True)))
 
 
