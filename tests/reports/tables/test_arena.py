@@ -22,7 +22,7 @@ from reports.statistics.estimates import Estimate
 from reports.tables import arena, standings
 from reports.tables.claims import FAILS, HOLDS, OPEN, UNTESTED, Headline, decide_claims
 from tests.conftest import ROOT
-from tests.reports.conftest import make_run
+from tests.reports.conftest import add_arena, make_run
 from tests.reports.html_rules import check_elements
 from tests.reports.plots.drawn import draw
 from tests.reports.statistics.rates import four_standard_errors
@@ -47,12 +47,12 @@ RATES = dict.fromkeys(KNOWN_RESULTS, 1e-4)
 
 @pytest.fixture
 def params(values):
-    values["benchmarks"]["math"] = values["benchmarks"]["math"] | {"train": 64}
-    field = {"seeds": len(SEEDS), "problems": 16, "snapshots": 1, "reach": 0.5, "rates": RATES}
     keys = ("ours", "theirs", "by", "expect")
-    field["claims"] = [dict(zip(keys, claim, strict=True)) for claim in CLAIMS]
+    claims = [dict(zip(keys, claim, strict=True)) for claim in CLAIMS]
+    values = add_arena(values, RATES, seeds=len(SEEDS), claims=claims)
     cells = {"seeds": 2, "problems": 64, "n_step": [4, 16], "H": [1, 4], "rate": 1e-4}
-    return load(values | {"arena": {"fields": {"math": field}, "maps": {"math": cells}}})
+    values["arena"]["maps"] = {"math": cells}
+    return load(values)
 
 
 @pytest.fixture
