@@ -139,20 +139,21 @@ def build_arena(data: ReportData) -> Content:
         return _build_content("tuning", data, tuning.build_trial_tables(data))
     # With `arena.only`, new algorithms are ranked among the recorded results of an earlier arena,
     # and no claim is tested.
-    verdicts = [] if arena_params.only else arena.judge_claims(list_fields(data))
+    fields = list_fields(data)  # one for each benchmark
+    verdicts = [] if arena_params.only else arena.judge_claims(fields)
     tables = arena.build_claims_tables(data, verdicts)
-    for outcomes in list_fields(data):  # one for each benchmark
+    for outcomes in fields:
         tables.append(standings.build_standings_table(outcomes, len(tables) + 1))
     # The trials of learning rates, read from a file that `reports.tuning` wrote.
     tables += tuning.build_recorded_tables(data, len(tables) + 1)
-    for outcomes in list_fields(data):
+    for outcomes in fields:
         tables.append(phases.build_phases_table(outcomes, len(tables) + 1))
-    summary = arena.summarize(data, verdicts) if verdicts else standings.describe_new_ranks(data)
+    summary = (
+        arena.summarize(fields, verdicts) if verdicts else standings.describe_new_ranks(fields)
+    )
     headlines = arena.build_headlines(verdicts)
     content = _build_content("arena", data, tables, headlines=headlines, summary=summary)
-    examples = [
-        example for outcomes in list_fields(data) for example in collect_arena_examples(outcomes)
-    ]
+    examples = [example for outcomes in fields for example in collect_arena_examples(outcomes)]
     return replace(content, examples=examples)
 
 

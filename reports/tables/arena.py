@@ -10,7 +10,7 @@ from typing import Any
 
 from rapid.config.arena import Claim
 from reports import formats, labels
-from reports.outcomes import NO_EFFECT, FieldOutcomes, list_fields
+from reports.outcomes import NO_EFFECT, FieldOutcomes
 from reports.report_data import ReportData
 from reports.statistics import times
 from reports.statistics.decisions import compute_equivalence_p
@@ -191,13 +191,13 @@ def _build_detectable_cell(judged_claim: JudgedClaim) -> Cell:
     return Cell(FORMATS[judged_claim.claim.by](judged_claim.detectable).lstrip("+"))
 
 
-def summarize(data: ReportData, judged_claims: list[JudgedClaim]) -> str:
+def summarize(fields: Sequence[FieldOutcomes], judged_claims: list[JudgedClaim]) -> str:
     """Return the report's first paragraph: ranks of algorithms, and the number of each verdict.
 
     The algorithms are the best of each field, and the one that the field's first claim is about.
     """
     sentences = []
-    for outcomes in list_fields(data):
+    for outcomes in fields:
         best = rank_algorithms(outcomes)[0]
         claimed = [claim.ours for claim in outcomes.field.claims[:1]]
         sentences += [

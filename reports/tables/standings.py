@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -13,8 +13,7 @@ from rapid.algorithms import PG
 from rapid.config.arena import EndPoint
 from reports import formats, labels
 from reports.formats import Format
-from reports.outcomes import METRIC, FieldOutcomes, compute_mean_accuracies, list_fields
-from reports.report_data import ReportData
+from reports.outcomes import METRIC, FieldOutcomes, compute_mean_accuracies
 from reports.statistics import pairs, resampled, times
 from reports.statistics.estimates import Estimate
 from reports.tables.layout import build_table, single_group
@@ -43,12 +42,12 @@ def describe_rank(outcomes: FieldOutcomes, name: str) -> str:
     return " ".join(render_notes(["rank"], facts))
 
 
-def describe_new_ranks(data: ReportData) -> str:
+def describe_new_ranks(fields: Sequence[FieldOutcomes]) -> str:
     """Return sentences on the ranks of new algorithms (`arena.only`) among an earlier arena's."""
     return " ".join(
         f"{describe_rank(outcomes, name)} Its learning rate was set by the user, not tuned."
-        for outcomes in list_fields(data)
-        for name in data.params.arena.only
+        for outcomes in fields
+        for name in outcomes.data.params.arena.only
         if name != PG.name and name in outcomes.field.rates
     )
 

@@ -1,13 +1,6 @@
 """The tables of the studies, which are ablations (docs/studies.md).
 
 A study compares variants of an algorithm on one benchmark with the first of these variants.
-
-1. `build_variants_table`  accuracy, its difference from the first variant, runtime, staleness,
-                           clipping, memory
-2. `build_times_table`     training time until each of several levels of accuracy
-
-They are followed by the table of preregistered hypotheses (`reports.tables.hypotheses`) and by
-that of the claims of the paper that only studies can test (`reports.tables.claims`).
 """
 
 from dataclasses import replace

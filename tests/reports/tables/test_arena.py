@@ -78,16 +78,15 @@ def complete(params, runs):
 
 
 def read_measured(params, runs) -> ReportData:
-    """Read the runs of the arena."""
     return ReportData.read(params, runs.root, list_arena_runs(params))
 
 
 def test_verdicts_follow_from_known_differences(params, complete):
-    data = read_measured(params, complete)
-    judged_claims = arena.judge_claims(list_fields(data))
+    fields = list_fields(read_measured(params, complete))
+    judged_claims = arena.judge_claims(fields)
     verdicts = [judged.verdict for judged in judged_claims]
     assert verdicts == [HOLDS, FAILS, HOLDS, FAILS, OPEN, OPEN, HOLDS]
-    assert arena.summarize(data, judged_claims) == (
+    assert arena.summarize(fields, judged_claims) == (
         "On MATH (made) RAPID (H=4) is number 1 of 5 by training time until 50% accuracy: 0.50 of "
         "PG's. Of 7 preregistered claims 3 hold, 2 fail and 2 are open."
     )
@@ -98,7 +97,7 @@ def test_verdicts_follow_from_known_differences(params, complete):
         Headline("Better in equal time on MATH (made)", [HOLDS]),
     ]
     without_runs = ReportData.read(params, complete.root / "none", list_arena_runs(params))
-    assert "number 1" not in arena.summarize(without_runs, [])
+    assert "number 1" not in arena.summarize(list_fields(without_runs), [])
 
 
 def test_field_is_ordered_by_time_and_then_by_accuracy(params, complete):

@@ -29,7 +29,6 @@ class ClaimRow:
 
 
 def claim_rows(params, runs):
-    """Return all rows of the table of claims."""
     return [
         ClaimRow(row)
         for row in claims.build_paper_claims_table(ReportData.read(params, runs.root)).rows
@@ -37,7 +36,6 @@ def claim_rows(params, runs):
 
 
 def find_claim_row(params, runs, about, place="MATH (made)"):
-    """Return the row of one claim on a benchmark."""
     rows = [row for row in claim_rows(params, runs) if row.about == about]
     (row,) = (row for row in rows if row.place.startswith(place))
     return row

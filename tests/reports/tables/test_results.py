@@ -28,12 +28,10 @@ def select_column(table, group_title, title):
 
 
 def build_results(params, runs):
-    """Build Tables 1 to 4."""
     return build_tables(RESULTS, ReportData.read(params, runs.root))
 
 
 def build_main(params, runs):
-    """Build Table 1."""
     return results.build_main_table(ReportData.read(params, runs.root))
 
 

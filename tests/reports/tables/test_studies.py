@@ -48,12 +48,10 @@ def complete(params, runs):
 
 
 def read_measured(params, runs):
-    """Read the studied runs."""
     return ReportData.read(params, runs.root, list_study_runs(params))
 
 
 def build_tables(params, runs):
-    """Build the tables of the studies."""
     return studies.build_tables(read_measured(params, runs))
 
 
