@@ -96,13 +96,12 @@ def judge_claims(fields: Sequence[FieldOutcomes]) -> list[JudgedClaim]:
             undecided.append(JudgedClaim(outcomes, claim, estimate, tests))
     test_count = sum(len(judged_claim.tests) for judged_claim in undecided)
     alpha = (1 - CONFIDENCE_LEVEL) / max(1, test_count)
-    decisions = decide_claims([judged_claim.tests for judged_claim in undecided])
-    judged_claims = []
-    for judged_claim, (p, verdict) in zip(undecided, decisions, strict=True):
-        claim, estimate, detectable = judged_claim.claim, judged_claim.estimate, None
-        if judged_claim.tests:
-            detectable = judged_claim.field.compute_detectable_effect(claim, estimate, alpha)
-        judged_claims.append(replace(judged_claim, p=p, verdict=verdict, detectable=detectable))
+    judged_claims = decide_claims(undecided)
+    for position, judged in enumerate(judged_claims):
+        if judged.tests:
+            compute = judged.field.compute_detectable_effect
+            detectable = compute(judged.claim, judged.estimate, alpha)
+            judged_claims[position] = replace(judged, detectable=detectable)
     return judged_claims
 
 

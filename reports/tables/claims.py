@@ -61,20 +61,22 @@ def build_test(
     return estimate.p_at(above if estimate.value <= above else below), FAILS
 
 
-def decide_claims(tests_by_claim: Sequence[Tests]) -> list[tuple[float | None, str]]:
-    """Return the p and verdict of each claim, with p adjusted for all tests by Holm's method.
+def decide_claims(claims: Sequence[Any]) -> list[Any]:
+    """Return claims, which have tests, with their p and verdict.
 
-    The first test of a claim with p <= 0.05 decides. If there is none the claim is open, with the p
-    of its first test. A claim without tests has no p and is untested.
+    p is adjusted for the tests of all claims by Holm's method. The first test of a claim with
+    p <= 0.05 decides. If there is none the claim is open, with the p of its first test. A claim
+    without tests has no p and is untested.
     """
-    adjusted_ps = iter(adjust_by_holm([p for tests in tests_by_claim for p, _ in tests]))
-    decisions: list[tuple[float | None, str]] = []
-    for tests in tests_by_claim:
-        adjusted = [(float(next(adjusted_ps)), verdict) for _, verdict in tests]
+    adjusted_ps = iter(adjust_by_holm([p for claim in claims for p, _ in claim.tests]))
+    decided_claims = []
+    for claim in claims:
+        adjusted = [(float(next(adjusted_ps)), verdict) for _, verdict in claim.tests]
         significant = [(p, verdict) for p, verdict in adjusted if p <= 1 - CONFIDENCE_LEVEL]
         undecided = (adjusted[0][0], OPEN) if adjusted else (None, UNTESTED)
-        decisions.append(significant[0] if significant else undecided)
-    return decisions
+        p, verdict = significant[0] if significant else undecided
+        decided_claims.append(replace(claim, p=p, verdict=verdict))
+    return decided_claims
 
 
 def count_verdicts(verdicts: Iterable[str]) -> dict[str, str]:
@@ -312,11 +314,10 @@ def build_claims_table(
         families: the claims; p is adjusted for all claims of a family together.
         arguments: further arguments of `build_table`.
     """
-    sections = []
-    for family in families:
-        rows = [row for claim in family for row in claim.collect_evidence(data)]
-        decisions = zip(rows, decide_claims([row.tests for row in rows]), strict=True)
-        sections.append([replace(row, p=p, verdict=verdict) for row, (p, verdict) in decisions])
+    sections = [
+        decide_claims([row for claim in family for row in claim.collect_evidence(data)])
+        for family in families
+    ]
     all_rows = [row for section in sections for row in section]
     ps = [p for row in all_rows for p, _ in row.tests]
     columns = {

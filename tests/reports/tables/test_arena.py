@@ -202,14 +202,15 @@ def test_at_most_one_in_twenty_arenas_has_a_wrong_verdict(arenas):
     cases = [(faster, 0.0, (HOLDS, FAILS))] * 4 + [(better, 0.0, (HOLDS, FAILS))] * 3
     cases += [(better, 0.2, (FAILS,)), (equality, 0.0, (FAILS,)), (equality, 0.02, (HOLDS,))]
     for _ in range(arenas):
-        tests = []
+        claims = []
         for claim, truth, _ in cases:
             differences = truth + chance.normal(0, 0.02, 20)
             estimate = crossed.estimate_mean(differences[:, None], (-1, 1))
             if claim.by == "seconds":
                 estimate = times.time_ratio(np.exp(differences), np.ones(20))
-            tests.append(arena.list_tests(claim, estimate, 0.02))
-        verdicts = (verdict for _, verdict in decide_claims(tests))
+            tests = arena.list_tests(claim, estimate, 0.02)
+            claims.append(arena.JudgedClaim(None, claim, estimate, tests))
+        verdicts = (claim.verdict for claim in decide_claims(claims))
         wrong_arenas += any(
             verdict in case[2] for verdict, case in zip(verdicts, cases, strict=True)
         )

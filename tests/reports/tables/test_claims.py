@@ -74,8 +74,8 @@ def test_verdict_depends_on_the_side_of_the_limit(value, limits, verdict, p):
     ],
 )
 def test_first_test_with_a_small_p_decides(tests, decision):
-    ((p, verdict),) = claims.decide_claims([tests])
-    assert (p and pytest.approx(p), verdict) == decision
+    (row,) = claims.decide_claims([Evidence("a claim", Estimate(1.0), tests=tests)])
+    assert (row.p and pytest.approx(row.p), row.verdict) == decision
 
 
 @dataclass
