@@ -36,11 +36,9 @@ from reports.statistics.estimates import Estimate
 
 @dataclass(frozen=True)
 class ClusteredOutcomes(FieldOutcomes):
-    """The end points of a run. Errors of accuracies are clustered over the skeletons of problems.
+    """The end points of the latest run. Errors of accuracies are clustered over skeletons.
 
-    Args:
-        latest: the end points of the run.
-        skeletons: the skeleton of each problem, by id.
+    `skeletons` has the skeleton of each problem, by id.
     """
 
     latest: FieldOutcomes
@@ -69,11 +67,7 @@ class ClusteredOutcomes(FieldOutcomes):
 
 @dataclass(frozen=True)
 class EarlierOutcomes(FieldOutcomes):
-    """The end points of the earlier run, from its record.
-
-    Args:
-        rows: the rows of the record for this benchmark, see `reports.outcomes.build_record`.
-    """
+    """The end points of the earlier run, from rows of its record."""
 
     rows: pd.DataFrame
 
@@ -134,11 +128,7 @@ class FieldAnalyses:
 
 
 def read_field_analyses(data: ReportData, record_file: Path) -> list[FieldAnalyses]:
-    """Return the analyses of all fields.
-
-    Args:
-        data: the latest run.
-        record_file: the record of the earlier run.
+    """Return the analyses of all fields, from the latest run and the record of the earlier one.
 
     Raises:
         BadFile: the record has other learning rates or target accuracies.

@@ -80,9 +80,6 @@ class Content:
         """Return the sections with those of their tables and figures that exist.
 
         The figure of the first screen is not repeated in a section.
-
-        Args:
-            figures: names of the figures that exist.
         """
         tables = {table.label: table for table in [*self.results, *self.appendix]}
         items = tables | {name: name for name in figures if name != self.figure}

@@ -16,12 +16,7 @@ from reports.outcomes import FieldOutcomes
 
 @dataclass(frozen=True)
 class Answer:
-    """A model's completion for a problem.
-
-    Args:
-        model: the label of the algorithm, with the seed.
-        reason: the reason of the verdict.
-    """
+    """A model's completion for a problem, with the reason of its verdict."""
 
     model: str
     completion: str

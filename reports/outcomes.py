@@ -52,11 +52,9 @@ class Outcome:
 
 
 def read_recorded_outcome(rows: pd.DataFrame, scale: float) -> Outcome:
-    """Return the end points of an algorithm, from the record of an earlier arena.
+    """Return the end points in an algorithm's rows of `build_record`, which are indexed by seed.
 
-    Args:
-        rows: the algorithm's rows of `build_record`, with the seed as index.
-        scale: factor that converts recorded seconds to seconds on this machine.
+    The scale converts recorded seconds to seconds on this machine.
     """
     runs = rows.assign(runtime=rows.runtime * scale).reset_index()
     accuracies = [_in_one_column(rows[name]) for name in ("accuracy", "accuracy_in_time")]

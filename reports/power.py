@@ -41,10 +41,8 @@ def find_similar(params: Params, run: Run) -> str:
 def render_power(params: Params, record: pd.DataFrame) -> str:
     """Return a table with the noise of each test of pass@1, and the effect that the test detects.
 
-    The effect is the distance of the true contrast from the limit that the hypothesis names.
-
-    Args:
-        record: results.csv of an arena, with a row for each training run.
+    The effect is the distance of the true contrast from the limit that the hypothesis names. The
+    record is results.csv of an arena.
     """
     studies, runs = params.studies, list_study_runs(params)
     tests = count_tests(params)

@@ -46,9 +46,7 @@ class RunPool:
     Args:
         rows: for each run, its row for the data frame of `collect_runs`.
         locations: the location of each run (folder, or file and line), for messages.
-        problems: the source of the problems of each benchmark.
         problem_locations: the location that states the source of each benchmark's problems.
-        folders: the folders of results among the sources.
         errors: messages on runs or problems that contradict each other.
     """
 

@@ -21,12 +21,7 @@ FIGURES = [name.replace("_", "-") for name in _MODULES]
 
 
 def build_figures(kind: str, data) -> dict:
-    """Return all figures of a report, by name.
-
-    Args:
-        kind: "report" (the main report), "studies" (docs/studies.md) or "arena" (docs/arena.md).
-        data: a `reports.report_data.ReportData`.
-    """
+    """Return all figures of the main "report", of the "studies" or of the "arena", by name."""
     if kind != "report":
         return import_module(f"{__name__}.{kind}").build_figures(data)
     modules = (import_module(f"{__name__}.figures.{name}") for name in _MODULES)

@@ -17,12 +17,7 @@ Curve = tuple[np.ndarray, np.ndarray]  # x and smoothed reward of one run, both 
 
 
 def figure(data: ReportData, x: str, label: str, title: str) -> Figure:
-    """Return the figure of rewards during training.
-
-    Args:
-        x: the field of steps.jsonl that is on the x-axis, "step" or "seconds".
-        label: label of the x-axis.
-    """
+    """Return the figure of rewards by a field of steps.jsonl, which is "step" or "seconds"."""
     curves: dict[tuple[str, str], list[Curve]] = {}  # by benchmark and algorithm
     missing, sources = [], []
     runs = [

@@ -42,8 +42,6 @@ def panel_figure(
     Args:
         draw_rows: a function for each row, which draws the runs on a benchmark into a panel and
             returns entries of the legend.
-        series: the runs and metrics that the figure shows.
-        share_y: whether all panels have the same y-axis.
         height: height of a row, in inches.
         fields: further fields of `Figure`. They replace the fields that are derived from `series`
             and from the benchmarks.
@@ -82,14 +80,7 @@ def panel_figure(
 
 @dataclass(frozen=True)
 class Quantity:
-    """A metric on a y-axis.
-
-    Args:
-        metric: column of the data frame of `collect_runs`.
-        scale: factor from the metric to the drawn values.
-        is_duration: whether the metric has values in seconds. They are drawn in a unit of time that
-            suits the longest.
-    """
+    """A metric on a y-axis, where it is scaled; durations get a unit that suits the longest."""
 
     metric: str
     label: str

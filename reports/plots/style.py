@@ -112,12 +112,7 @@ def get_note_font() -> FontProperties:
 def create_canvas(
     width: float, height: float, rows: int = 1, columns: int = 1, **options
 ) -> tuple[Canvas, list]:
-    """Return a matplotlib figure of a size in inches, and the rows of its panels.
-
-    Args:
-        rows, columns: number of panels.
-        options: of matplotlib's `subplots`.
-    """
+    """Return a matplotlib figure of a size in inches, and the rows of its panels."""
     canvas = Canvas(figsize=(width, height))
     axes = canvas.subplots(rows, columns, squeeze=False, **options)
     return canvas, [list(row) for row in axes]
@@ -150,11 +145,7 @@ def draw_line(
     deviation: np.ndarray | None = None,
     marker_every: int = 29,
 ) -> object:
-    """Draw a line with a band of one standard deviation around it; return the line.
-
-    Args:
-        marker_every: the line has a marker at every n-th of its data points.
-    """
+    """Draw a line with a band of one standard deviation around it; return the line."""
     (line,) = axes.plot(
         x,
         mean,

@@ -119,10 +119,7 @@ class Evidence:
     """A row of the table of claims: what the runs, and the paper, say about a claim.
 
     Args:
-        estimate: computed from the runs.
         show: prints the estimate and the paper's value.
-        paper_value: None if the paper has no value.
-        sources: the values of the runs from which the estimate is computed.
         p: adjusted by Holm's method.
     """
 
@@ -256,11 +253,9 @@ class PaperClaim:
 def select_rapid(runs: BenchmarkRuns, preferred: str = "") -> str:
     """Return the name of the RAPID variant that a claim compares.
 
-    It is the preferred variant if the runs have it, or else their variant with the smallest H. If
-    the runs have no RAPID, it is the paper's variant with the smallest H.
-
-    Args:
-        preferred: by default the variant that is fastest on the benchmark in the paper.
+    It is the preferred variant (by default the one that is fastest on the benchmark in the paper)
+    if the runs have it, or else their variant with the smallest H. If the runs have no RAPID, it is
+    the paper's variant with the smallest H.
     """
     preferred = preferred or paper.find_best(runs.benchmark, paper.RAPIDS, "runtime")
     names = runs.rapid_algorithms
@@ -307,13 +302,7 @@ def build_study_claims_table(data: ReportData, number: int) -> Table:
 def build_claims_table(
     name: str, data: ReportData, families: list[list[PaperClaim]], **arguments: Any
 ) -> Table:
-    """Return a table of claims, with a section for each family.
-
-    Args:
-        name: the name of the table in captions.yaml.
-        families: the claims; p is adjusted for all claims of a family together.
-        arguments: further arguments of `build_table`.
-    """
+    """Return a table of claims, with a section for each family, whose p are adjusted together."""
     sections = [
         decide_claims([row for claim in family for row in claim.collect_evidence(data)])
         for family in families

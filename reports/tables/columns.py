@@ -352,13 +352,9 @@ def build_algorithm_table(
     flat: bool = False,
     **facts,
 ) -> Table:
-    """Return a table with a row for each algorithm.
+    """Return a table with a row for each algorithm, by name in `row_labels`.
 
-    Args:
-        row_labels: algorithm -> label of its row.
-        blocks: the groups of columns.
-        flat: whether each block is a single column, whose title is that of the block.
-        facts: further variables of the table's texts.
+    If it is flat, each block is a single column, whose title is that of the block.
     """
     frame = data.frame
     frame = frame[frame.algorithm.isin(row_labels) & frame.seed.isin(seeds)]

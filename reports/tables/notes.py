@@ -41,12 +41,7 @@ def fill_template(template: str, facts: dict[str, Any]) -> str:
 
 
 def render_notes(notes: Iterable[str], facts: dict[str, Any]) -> list[str]:
-    """Return the rendered notes without the empty ones.
-
-    Args:
-        notes: templates, or names of the shared notes of `load_descriptions`.
-        facts: variables of the templates.
-    """
+    """Return the rendered notes (templates, or names of shared notes) without the empty ones."""
     sentences = []
     for note in notes:
         template = load_descriptions()["notes"].get(note, note)

@@ -15,13 +15,7 @@ Mark = Literal["", "best", "runner-up"]
 
 @dataclass(frozen=True)
 class Source:
-    """A value from which a cell was computed.
-
-    Args:
-        label: name of the run.
-        text: the value, as text.
-        path: path of the file that has the value, relative to the root.
-    """
+    """A value of a run, from which a cell was computed, and its file below the root."""
 
     label: str
     text: str
@@ -73,11 +67,9 @@ class Group:
 
 @dataclass(frozen=True)
 class Row:
-    """A row of a table.
+    """A row of a table, with the cells of each group of columns.
 
-    Args:
-        cells: the cells of each group of columns.
-        starts_section: whether a horizontal line stands above the row.
+    A horizontal line stands above a row that starts a section.
     """
 
     label: str
