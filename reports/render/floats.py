@@ -139,7 +139,7 @@ def _measure_group(table: Table, position: int, points: float) -> float:
 
 def _measure_row(row: Row, groups: Sequence[int], points: float) -> float:
     """Return the height in points of a row, with these groups of columns."""
-    lines = max(len(cell.lines) for group in groups for cell in row.cells[group])
+    lines = max((len(cell.lines) for group in groups for cell in row.cells[group]), default=0)
     return LINE * points * (1 + SMALL_LINE_SIZE * lines) + (
         GAP if lines or row.starts_section else 0
     )

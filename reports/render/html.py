@@ -120,10 +120,11 @@ def _list_seeds(seeds: list[int]) -> str:
 
 def _describe_run(run: pd.Series) -> dict[str, str]:
     """Return the entries of a run in the list "Every run", by the names that the template uses."""
+    ks = sorted(int(name.removeprefix(PASS_AT)) for name in run.index if name.startswith(PASS_AT))
     accuracies = [
-        f"{name.capitalize()} {formats.percent(run[name])}"
-        for name in run.index
-        if name.startswith(PASS_AT) and pd.notna(run[name])
+        f"Pass@{k} {formats.percent(run[f'{PASS_AT}{k}'])}"
+        for k in ks
+        if pd.notna(run[f"{PASS_AT}{k}"])
     ]
     is_trained = run.algorithm != BASE
     reasons = [run.no_summary_reason if is_trained else "", run.no_evaluation_reason]

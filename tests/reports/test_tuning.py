@@ -220,7 +220,6 @@ def test_target_without_a_value_is_not_written(values):
     arena = load(values).arena.model_copy(update={"fields": {"math": field}})
     rows = [("math", "pg", rate, 7, rate) for rate in RATES["math"]]
     rows += [("math", "pg-H4", rate, 7, rate) for rate in RATES["math"]]
-    columns = ["benchmark", "algorithm", "learning_rate", "seed", "accuracy"]
     text = EXPERIMENT_TEMPLATE.format(*RATES_BEFORE)
-    written = replace_rates(text, arena, pd.DataFrame(rows, columns=columns))
+    written = replace_rates(text, arena, pd.DataFrame(rows, columns=COLUMNS))
     assert "reach: 0.10  # of PG" in written and "pg: 1.0e-02" in written
