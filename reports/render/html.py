@@ -61,7 +61,8 @@ def render(
         "label": render_label,
         "prose": partial(render_prose, anchors=anchors),
         "copies": lambda table: copies[table.label],
-        "image": embed_image,
+        # A data URL, because inline SVGs would share one set of ids and get mixed up.
+        "image": lambda svg: f"data:image/svg+xml;base64,{base64.b64encode(svg).decode()}",
         "image_size": get_image_size,
         "is_table": lambda item: isinstance(item, Table),
         "verdict": VERDICTS.get,
@@ -164,11 +165,6 @@ def render_prose(text: str, anchors: dict[int, str]) -> Markup:
         for number, part in enumerate(parts)
     )
     return Markup(re.sub(r"\bTable\N{NO-BREAK SPACE}(\d+)", to_link, html))
-
-
-def embed_image(svg: bytes) -> Markup:
-    """Return an SVG as a data URL. Inline SVGs would share one set of ids and get mixed up."""
-    return Markup("data:image/svg+xml;base64," + base64.b64encode(svg).decode())
 
 
 def get_image_size(svg: bytes) -> tuple[int, int]:

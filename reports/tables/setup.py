@@ -76,16 +76,14 @@ def build_versions_table(data: ReportData) -> Table:
     packages = dict.fromkeys(name for manifest in manifests for name in manifest.versions)
     stages = {"distill": "distillations", "train": "training runs", "evaluate": "evaluations"}
 
-    def build_version_cell(package: str) -> Cell:
-        return _build_value_cell(
-            data.manifests, lambda manifest: manifest.versions.get(package, ABSENT)
-        )
+    def read_version(manifest: JobManifest, package: str) -> Any:
+        return manifest.versions.get(package, ABSENT)
 
     return build_table(
         "versions",
         data,
         [[(name, name) for name in packages]],
-        single_group({"Version": build_version_cell}),
+        single_group({"Version": partial(_build_value_cell, data.manifests, read_version)}),
         counts=[
             f"{sum(manifest.stage == stage for manifest in manifests)} {name}"
             for stage, name in stages.items()
@@ -106,17 +104,17 @@ def _build_manifest_rows(
     The manifests are those of a stage's jobs of an algorithm; None stands for all RL algorithms.
     """
 
-    def read_value(key: str, manifest: JobManifest) -> Any:
+    def read_value(manifest: JobManifest, key: str) -> Any:
         name = manifest.get_spec_value("run.algorithm") or ""
         is_selected = algorithm.matches_name(name) if algorithm else not SFT.matches_name(name)
         if manifest.stage != stage or not is_selected:
             return ABSENT
         return manifest.get_spec_value(key, ABSENT)
 
-    def build_cell(key: str, _: ProblemSource, manifests: dict[str, JobManifest]) -> Cell:
-        return _build_value_cell(manifests, partial(read_value, key))
-
-    return [(title, partial(build_cell, key)) for title, key in keys.items()]
+    return [
+        (title, lambda _, manifests, key=key: _build_value_cell(manifests, read_value, key))
+        for title, key in keys.items()
+    ]
 
 
 def _build_benchmark_table(
@@ -157,10 +155,10 @@ def _describe_part(source: ProblemSource, part: str) -> str:
 
 
 def _build_value_cell(
-    manifests: dict[str, JobManifest], read_value: Callable[[JobManifest], Any]
+    manifests: dict[str, JobManifest], read_value: Callable[[JobManifest, str], Any], key: str
 ) -> Cell:
     """Return a cell with the value in these manifests, or with all values if they differ."""
-    values = {path: read_value(manifest) for path, manifest in manifests.items()}
+    values = {path: read_value(manifest, key) for path, manifest in manifests.items()}
     values = {path: value for path, value in values.items() if value is not ABSENT}
     if not values:
         return Cell(MISSING, reason=NO_MANIFEST)

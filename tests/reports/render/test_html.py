@@ -3,7 +3,6 @@
 import functools
 import json
 import re
-from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -15,34 +14,7 @@ from rapid.config.params import load
 from reports.formats import percent
 from reports.render import html
 from tests.reports.conftest import RunFiles, small_values, write_report
-from tests.reports.html_rules import VOID, check_elements
-
-
-class Reader(HTMLParser):
-    """Parser that collects visible text, links, ids, and tags that are still open."""
-
-    def __init__(self, text: str):
-        super().__init__()
-        self.open, self.text, self.links, self.ids = [], [], [], []
-        self.tags, self.targets = set(), []
-        self.feed(text)
-        self.close()
-
-    def handle_starttag(self, tag, attrs):
-        attributes = dict(attrs)
-        self.tags.add(tag)
-        self.links += [attributes[name] for name in ("href", "src") if name in attributes]
-        self.targets += [attributes["popovertarget"]] if "popovertarget" in attributes else []
-        self.ids += [attributes["id"]] if "id" in attributes else []
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        if not {"style", "script", "pre"} & {*self.open}:
-            self.text.append(data)
+from tests.reports.html_rules import Reader, check_elements
 
 
 def write_page(values, root: Path) -> Path:
