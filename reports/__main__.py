@@ -102,11 +102,7 @@ def _read_runs(options: argparse.Namespace) -> ReportData:
 
 
 def _hash_inputs(data: ReportData, kind: str) -> dict[str, str]:
-    """Return the SHA-256 of each file that the report may read, by path.
-
-    Args:
-        kind: a key of `KINDS`, which has the names of the files in the folders of runs.
-    """
+    """Return the SHA-256 of each file that the report may read, by path."""
     _, run_files, evaluation_files = KINDS[kind]
     is_from_csv = data.frame.csv_file != ""
     frame, csv_files = data.frame[~is_from_csv], data.frame.csv_file[is_from_csv].unique()

@@ -1,8 +1,7 @@
 """Analyses of two whole runs of the arena: pooled, each alone, and with clustered errors.
 
 The arena was run twice, on different processors and at different commits, with the same seeds,
-learning rates and test problems. A field of the arena has the algorithms that are compared on one
-benchmark. Each analysis of a field compares the algorithms of all claims:
+learning rates and test problems. Each analysis of a field compares the algorithms of all claims:
 
 pooled        both runs, which are blocks, with errors clustered over the skeletons of problems
 over_seeds    both runs, with intervals for these test problems only
@@ -26,7 +25,6 @@ import pandas as pd
 from rapid.artifacts.files import BadFile, sha256_file, write_jsonl
 from rapid.artifacts.manifests import MANIFEST
 from rapid.benchmarks import BENCHMARKS
-from rapid.benchmarks.base import Problem
 from rapid.benchmarks.made import draw_exercises
 from rapid.config.arena import EndPoint
 from reports.manifests import read_manifests
@@ -34,16 +32,13 @@ from reports.outcomes import FieldOutcomes, Outcome, list_fields, read_recorded_
 from reports.report_data import ReportData
 from reports.statistics import blocks, crossed, pairs, times
 from reports.statistics.estimates import Estimate
-from reports.targets import Target
 
 
 @dataclass(frozen=True)
 class ClusteredOutcomes(FieldOutcomes):
-    """The end points of a run. Errors of accuracies are clustered over the skeletons of problems.
+    """The end points of the latest run. Errors of accuracies are clustered over skeletons.
 
-    Args:
-        latest: the end points of the run.
-        skeletons: the skeleton of each problem, by id.
+    `skeletons` has the skeleton of each problem, by id.
     """
 
     latest: FieldOutcomes
@@ -72,11 +67,7 @@ class ClusteredOutcomes(FieldOutcomes):
 
 @dataclass(frozen=True)
 class EarlierOutcomes(FieldOutcomes):
-    """The end points of the earlier run, from its record.
-
-    Args:
-        rows: the rows of the record for this benchmark, see `reports.outcomes.build_record`.
-    """
+    """The end points of the earlier run, from rows of its record."""
 
     rows: pd.DataFrame
 
@@ -124,53 +115,20 @@ class PooledOutcomes(FieldOutcomes):
         return np.concatenate(our_seconds), np.concatenate(reference_seconds)
 
 
-def with_target_accuracy(outcomes: FieldOutcomes, accuracy: float) -> FieldOutcomes:
-    """Return the end points of a run with another target accuracy."""
-    field = outcomes.field.model_copy(update={"reach": accuracy})
-    return FieldOutcomes(outcomes.benchmark, field, outcomes.data)
-
-
 @dataclass(frozen=True)
 class FieldAnalyses:
-    """All analyses of a field, named as in the module's docstring.
-
-    Args:
-        latest: the end points of the latest run.
-    """
+    """The end points of a field in the latest run, and in each analysis of the docstring above."""
 
     latest: FieldOutcomes
+    pooled: PooledOutcomes
+    over_seeds: PooledOutcomes
     clustered: ClusteredOutcomes
     earlier: EarlierOutcomes
-
-    @property
-    def test_target(self) -> Target:
-        return self.latest.test_target
-
-    @cached_property
-    def pooled(self) -> PooledOutcomes:
-        return self._pool(problems_vary=True)
-
-    @cached_property
-    def over_seeds(self) -> PooledOutcomes:
-        return self._pool(problems_vary=False)
-
-    @cached_property
-    def other_target(self) -> FieldOutcomes:
-        return with_target_accuracy(self.latest, self.test_target.level)
-
-    def _pool(self, problems_vary: bool) -> PooledOutcomes:
-        latest = self.latest
-        return PooledOutcomes(
-            latest.benchmark, latest.field, latest.data, self.clustered, self.earlier, problems_vary
-        )
+    other_target: FieldOutcomes
 
 
 def read_field_analyses(data: ReportData, record_file: Path) -> list[FieldAnalyses]:
-    """Return the analyses of all fields.
-
-    Args:
-        data: the latest run.
-        record_file: the record of the earlier run.
+    """Return the analyses of all fields, from the latest run and the record of the earlier one.
 
     Raises:
         BadFile: the record has other learning rates or target accuracies.
@@ -186,10 +144,16 @@ def read_field_analyses(data: ReportData, record_file: Path) -> list[FieldAnalys
                 f"{record_file}: {benchmark}: the algorithm, run and target accuracy "
                 f"{min(recorded ^ expected)} are not in both runs"
             )
-        skeletons = draw_skeletons(data, benchmark)
-        clustered = ClusteredOutcomes(benchmark, field, data, latest, skeletons)
-        earlier = EarlierOutcomes(benchmark, field, data, rows)
-        analyses.append(FieldAnalyses(latest, clustered, earlier))
+        place = (benchmark, field, data)
+        clustered = ClusteredOutcomes(*place, latest, draw_skeletons(data, benchmark))
+        earlier = EarlierOutcomes(*place, rows)
+        pooled, over_seeds = (
+            PooledOutcomes(*place, clustered, earlier, problems_vary)
+            for problems_vary in (True, False)
+        )
+        other_field = field.model_copy(update={"reach": latest.test_target.level})
+        other_target = FieldOutcomes(benchmark, other_field, data)
+        analyses.append(FieldAnalyses(latest, pooled, over_seeds, clustered, earlier, other_target))
     return analyses
 
 
@@ -205,18 +169,11 @@ def draw_skeletons(data: ReportData, benchmark: str) -> dict[str, str]:
     path = f"{folder}/{MANIFEST}"
     job = read_manifests(data.root, [folder])[path]
     count = {"test": job.get_spec_value("test")}
-    exercises = draw_exercises(BENCHMARKS[benchmark], job.get_spec_value("data_seed"), count)[
-        "test"
-    ]
-    problems = [exercise.problem for exercise in exercises]
+    exercises = draw_exercises(BENCHMARKS[benchmark], job.get_spec_value("data_seed"), count)
+    problems = [exercise.problem for exercise in exercises["test"]]
     with TemporaryDirectory() as scratch:
         write_jsonl(Path(scratch, "test.jsonl"), problems)
         digest = sha256_file(Path(scratch, "test.jsonl"))
     if digest != job.outputs[f"{folder}/test.jsonl"]:
         raise BadFile(f"{path}: the generator of {benchmark} now makes other problems")
-    return {problem.id: get_skeleton(problem) for problem in problems}
-
-
-def get_skeleton(problem: Problem) -> str:
-    """Return the text of a problem with 0 in place of every number."""
-    return re.sub(r"\d+", "0", problem.content)
+    return {problem.id: re.sub(r"\d+", "0", problem.content) for problem in problems}

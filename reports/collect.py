@@ -75,10 +75,15 @@ def collect_runs(
     """
     needed = add_base_runs(list_table_runs(params) if trained is None else trained)
     root, locate_job = Path(root), build_plan(params, root).get_folder
-    ks = {k for benchmark in params.benchmarks.values() for k in benchmark.pass_at}
-    return pd.DataFrame(
-        collect_rows(needed, root, locate_job, read_problem_sources(params, root), ks)
-    )
+    rows = collect_rows(needed, root, locate_job, read_problem_sources(params, root))
+    return build_frame(rows, params)
+
+
+def build_frame(rows: Iterable[dict[str, Any]], params: Params) -> pd.DataFrame:
+    """Return a data frame of rows of `collect_rows`, with a column for each pass@k."""
+    frame = pd.DataFrame(rows)
+    names = {f"{PASS_AT}{k}" for spec in params.benchmarks.values() for k in spec.pass_at}
+    return frame.reindex(columns=[*frame.columns, *sorted(names - {*frame.columns})])
 
 
 def collect_rows(
@@ -86,13 +91,11 @@ def collect_rows(
     root: Path,
     locate_job: Callable[[str], str],
     problems: Mapping[str, ProblemSource],
-    ks: Iterable[int] = (),
 ) -> list[dict[str, Any]]:
     """Return the rows of these runs, as `collect_runs` does.
 
     Args:
         locate_job: returns the folder of a job, below the root, by the job's name.
-        ks: values of k for which there is a column pass@k even if no evaluation has pass@k.
     """
     manifests = read_manifests(root, map(locate_job, _list_job_names(runs)))
     check_input_versions(manifests)
@@ -101,7 +104,7 @@ def collect_rows(
         for name, source in problems.items()
     }
     return [
-        benchmark_columns[run.benchmark] | _build_row(run, root, ks, locate_job, manifests)
+        benchmark_columns[run.benchmark] | _build_row(run, root, locate_job, manifests)
         for run in runs
     ]
 
@@ -146,16 +149,10 @@ def explain_missing(run: pd.Series, metric: str) -> str:
 def _build_row(
     run: Run,
     root: Path,
-    ks: Iterable[int],
     locate_job: Callable[[str], str],
     manifests: dict[str, JobManifest],
 ) -> dict:
-    """Return the row of a run.
-
-    Args:
-        locate_job: returns the folder of a job, by its name.
-        manifests: by path.
-    """
+    """Return the row of a run, see `collect_rows`."""
     is_trained = run.algorithm != BASE  # the model before training has an evaluation only
     folder = locate_job(run.folder) if is_trained else run.folder
     evaluation_folder = locate_job(run.evaluation)
@@ -179,7 +176,7 @@ def _build_row(
         "waived_layers": {layer for job in jobs for layer in job.waived_layers},
         "accepted": any(job.accepted for job in jobs),
         "start": next(filter(None, (job.get_spec_value("training.start") for job in jobs)), BASE),
-        **_build_evaluation_columns(evaluation, ks),
+        **_build_evaluation_columns(evaluation),
         **_build_summary_columns(summary),
     }
 
@@ -187,11 +184,7 @@ def _build_row(
 def _list_expected_values(
     run: Run, manifests: dict[str, JobManifest], evaluation_folder: str, problems_folder: str
 ) -> dict[str, Any]:
-    """Return the values that evaluation.json must have according to its jobs: field -> value.
-
-    Args:
-        problems_folder: the folder of the benchmark's problems.
-    """
+    """Return the values that evaluation.json must have according to its jobs: field -> value."""
     folders = (evaluation_folder, problems_folder)
     evaluated, prepared = (manifests.get(f"{folder}/{MANIFEST}") for folder in folders)
     settings = dict(evaluated.spec.get("evaluation", {})) if evaluated else {}
@@ -217,14 +210,14 @@ def _read_record(
     return record
 
 
-def _build_evaluation_columns(evaluation: Evaluation | None, ks: Iterable[int]) -> dict:
+def _build_evaluation_columns(evaluation: Evaluation | None) -> dict:
     reason = _explain_missing_record("evaluated", "evaluation.json", evaluation)
     usable = None if reason else evaluation
     names = ("problems", "samples", "temperature", "top_p", *EVALUATION_METRICS)
-    pass_at = dict.fromkeys(sorted(ks)) | (usable.pass_at if usable else {})
+    pass_at = usable.pass_at if usable else {}
     return {
         "no_evaluation_reason": reason,
-        **{f"pass@{k}": _to_finite(share) for k, share in pass_at.items()},
+        **{f"{PASS_AT}{k}": _to_finite(share) for k, share in pass_at.items()},
         **{name: _to_finite(usable and getattr(usable, name)) for name in names},
         "scores": {s.id: (s.samples, s.correct) for s in usable.scores} if usable else {},
         "evaluation_reasons": usable.reasons if usable else {},
@@ -249,11 +242,7 @@ def _build_summary_columns(summary: RunSummary | None) -> dict:
 
 
 def _explain_missing_record(verb: str, file: str, record: Evaluation | RunSummary | None) -> str:
-    """Return why a record has no values, or "" if it has them.
-
-    Args:
-        verb: "trained" for summary.json, "evaluated" for evaluation.json.
-    """
+    """Return why a record has no values, or "" if it has them."""
     if record is None:
         return f"not {verb}: no {file} of a finished job"
     if record.status == "unavailable":

@@ -1,11 +1,8 @@
 """The contents of each kind of report, as contents.yaml orders them: a first screen, then sections.
 
 Figures and tables that no section names are put into a last section. Besides the main report, with
-the paper's tables, there are reports on:
-
-studies   ablations: each study compares variants of an algorithm on one benchmark (docs/studies.md)
-arena     a preregistered comparison of many algorithms with tuned learning rates (docs/arena.md)
-tuning    the trials that choose the arena's learning rates
+the paper's tables, there are reports on the studies (docs/studies.md), on the arena (docs/arena.md)
+and on the tuning, the trials that choose the arena's learning rates.
 """
 
 from collections.abc import Sequence
@@ -83,9 +80,6 @@ class Content:
         """Return the sections with those of their tables and figures that exist.
 
         The figure of the first screen is not repeated in a section.
-
-        Args:
-            figures: names of the figures that exist.
         """
         tables = {table.label: table for table in [*self.results, *self.appendix]}
         items = tables | {name: name for name in figures if name != self.figure}
@@ -142,20 +136,21 @@ def build_arena(data: ReportData) -> Content:
         return _build_content("tuning", data, tuning.build_trial_tables(data))
     # With `arena.only`, new algorithms are ranked among the recorded results of an earlier arena,
     # and no claim is tested.
-    verdicts = [] if arena_params.only else arena.judge_claims(list_fields(data))
+    fields = list_fields(data)  # one for each benchmark
+    verdicts = [] if arena_params.only else arena.judge_claims(fields)
     tables = arena.build_claims_tables(data, verdicts)
-    for outcomes in list_fields(data):  # one for each benchmark
+    for outcomes in fields:
         tables.append(standings.build_standings_table(outcomes, len(tables) + 1))
     # The trials of learning rates, read from a file that `reports.tuning` wrote.
     tables += tuning.build_recorded_tables(data, len(tables) + 1)
-    for outcomes in list_fields(data):
+    for outcomes in fields:
         tables.append(phases.build_phases_table(outcomes, len(tables) + 1))
-    summary = arena.summarize(data, verdicts) if verdicts else standings.describe_new_ranks(data)
+    summary = (
+        arena.summarize(fields, verdicts) if verdicts else standings.describe_new_ranks(fields)
+    )
     headlines = arena.build_headlines(verdicts)
     content = _build_content("arena", data, tables, headlines=headlines, summary=summary)
-    examples = [
-        example for outcomes in list_fields(data) for example in collect_arena_examples(outcomes)
-    ]
+    examples = [example for outcomes in fields for example in collect_arena_examples(outcomes)]
     return replace(content, examples=examples)
 
 
@@ -167,12 +162,7 @@ def _build_content(
     headlines: Sequence[Headline] = (),
     **facts: Any,
 ) -> Content:
-    """Return the contents of a kind of report, in the sections that contents.yaml declares.
-
-    Args:
-        kind: key of the report in contents.yaml.
-        facts: variables of the templates in contents.yaml.
-    """
+    """Return the contents of a kind of report; `facts` are the variables of contents.yaml."""
     document = yaml.safe_load(FILE.read_text(encoding="utf-8"))[kind]
     benchmarks = list(data.params.benchmarks)
     facts |= {

@@ -4,7 +4,6 @@ The problems are the first test problems, and each completion is the first that 
 none is selected by its quality. Completions are untrusted text: report.html escapes them.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from rapid.algorithms import PG
@@ -13,17 +12,11 @@ from rapid.config.specs import BASE
 from rapid.grading.verdicts import REASONS
 from reports import labels
 from reports.outcomes import FieldOutcomes
-from reports.report_data import ReportData
 
 
 @dataclass(frozen=True)
 class Answer:
-    """A model's completion for a problem.
-
-    Args:
-        model: the label of the algorithm, with the seed.
-        reason: the reason of the verdict.
-    """
+    """A model's completion for a problem, with the reason of its verdict."""
 
     model: str
     completion: str
@@ -48,36 +41,22 @@ class Example:
 
 
 def collect_arena_examples(outcomes: FieldOutcomes) -> list[Example]:
-    """Return problems with the answers of several models.
+    """Return the problems whose completions are recorded, with the answers of several models.
 
     The models are the one before training, the one that RL starts from, and those trained by PG and
-    by the algorithm that the first claim is about.
+    by the algorithm that the first claim is about, each with its lowest seed.
     """
-    data, field = outcomes.data, outcomes.field
-    run_names = {name: name for name in (BASE, data.params.training.start)}
+    field = outcomes.field
+    run_names = {name: name for name in (BASE, outcomes.data.params.training.start)}
     for name in (PG.name, *(claim.ours for claim in field.claims[:1])):
         run_names[name] = field.run_name(name)
-    by_label = {labels.algorithm(name): run_name for name, run_name in run_names.items()}
-    return collect_examples(data, outcomes.benchmark, by_label)
-
-
-def collect_examples(
-    data: ReportData, benchmark: str, algorithms: Mapping[str, str]
-) -> list[Example]:
-    """Return the problems whose completions are recorded, each with the answers of the algorithms.
-
-    For each algorithm, the answers are those of the run with the lowest seed.
-
-    Args:
-        algorithms: label in the report -> name of the algorithm in the data frame of runs.
-    """
     by_problem: dict[str, Example] = {}
-    seeds = sorted(set(data.frame.seed))
-    for label, name in algorithms.items():
-        runs = data.select_runs(benchmark, [name], seeds).frame.sort_values("seed")
+    for name, run_name in run_names.items():
+        runs = outcomes.select_runs(run_name).sort_values("seed")
         for _, run in runs[runs.examples.map(len) > 0].head(1).iterrows():
             for record in run.examples:
                 example = by_problem.setdefault(record.id, Example(record.problem, []))
-                answer = Answer(f"{label}, seed {run.seed}", record.completion, record.reason)
+                model = f"{labels.algorithm(name)}, seed {run.seed}"
+                answer = Answer(model, record.completion, record.reason)
                 example.answers.append(answer)
     return list(by_problem.values())

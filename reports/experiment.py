@@ -43,20 +43,20 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def write_experiment(params: Params, folder: Path, root: Path = Path(".")) -> None:
+def write_experiment(params: Params, folder: Path) -> None:
     """Write metrics.json, live/ and manifest.json into `folder`.
 
     Raises:
         BadFile: a file of a run is damaged.
     """
-    frame = collect_runs(params, root, list_dvc_runs(params))
+    frame = collect_runs(params, trained=list_dvc_runs(params))
     frame = frame[frame.algorithm != BASE]
-    paths = [root / run / name for run in frame.folder for name in ("summary.json", "steps.jsonl")]
-    paths += [root / run / "evaluation.json" for run in frame.evaluation]
+    paths = [Path(run, name) for run in frame.folder for name in ("summary.json", "steps.jsonl")]
+    paths += [Path(run, "evaluation.json") for run in frame.evaluation]
     inputs = {path.as_posix(): verify_output(path) for path in paths}
-    problems = {"problems": read_problem_sources(params, root)[params.experiment.benchmark].label}
+    problems = {"problems": read_problem_sources(params, ".")[params.experiment.benchmark].label}
     write_json(folder / "metrics.json", problems | average_metrics(params, frame))
-    steps = [read_rows(root / run / "steps.jsonl", StepRecord) for run in frame.folder]
+    steps = [read_rows(Path(run, "steps.jsonl"), StepRecord) for run in frame.folder]
     write_curves(average_curves(steps), folder / "live")
     outputs = [folder / "metrics.json", folder / "live"]
     write_manifest(folder, "experiment", build_report_spec(params), inputs, outputs)

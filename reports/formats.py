@@ -27,11 +27,7 @@ def percent(share: float, mean: float | None = None) -> str:
 
 
 def choose_time_unit(longest: float) -> tuple[str, float]:
-    """Return the symbol and the length in seconds of the unit for a column of durations.
-
-    Args:
-        longest: the longest duration, in seconds.
-    """
+    """Return the symbol and the length in seconds of the unit for durations up to `longest`."""
     units = ((symbol, length) for symbol, length, limit in TIME_UNITS if longest < limit)
     return next(units, ("h", HOUR))
 
@@ -103,10 +99,8 @@ def ratio(value: float) -> str:
 def p_value(p: float, prefix: str = "") -> str:
     """Return p with three decimals, 0.012, or as a bound, < 0.001.
 
-    A p that would round to 0.050 gets enough decimals to show on which side of 0.05 it lies.
-
-    Args:
-        prefix: text before a p that is not a bound: "= " gives = 0.012.
+    A p that would round to 0.050 gets enough decimals to show on which side of 0.05 it lies. The
+    prefix "= " stands before a p that is not a bound.
     """
     if p < 0.001:
         return "< 0.001"

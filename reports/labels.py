@@ -55,11 +55,7 @@ def algorithm(name: str) -> str:
 
 
 def describe_start_model(name: str) -> str:
-    """Return words for the model that runs start from, such as "the model of SFT".
-
-    Args:
-        name: the algorithm that trained the model, or BASE.
-    """
+    """Return words for the model of an algorithm, or of BASE, such as "the model of SFT"."""
     return "the model before training" if name == BASE else f"the model of {algorithm(name)}"
 
 

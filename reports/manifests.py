@@ -36,9 +36,6 @@ class JobManifest(Manifest):
 def read_manifests(root: Path, folders: Iterable[str]) -> dict[str, JobManifest]:
     """Return the manifests in these folders by path; folders without a manifest are left out.
 
-    Args:
-        folders: below the root.
-
     Raises:
         BadFile: a manifest is damaged.
     """

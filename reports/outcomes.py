@@ -1,9 +1,8 @@
 """The end points that the arena compares, for each algorithm, benchmark and seed.
 
-The arena is a preregistered comparison of algorithms on several benchmarks, each algorithm with a
-tuned learning rate (docs/arena.md). A field of the arena has the algorithms that are compared on
-one benchmark. The end points are the training time until a target accuracy (`reach` in the
-parameters), the accuracy after equally many completions, and the accuracy after equal training
+A field of the arena (docs/arena.md) has the algorithms that are compared on one benchmark, each
+with a tuned learning rate. The end points are the training time until a target accuracy (`reach` in
+the parameters), the accuracy after equally many completions, and the accuracy after equal training
 time. The accuracy during training is that of snapshots of the model, which the runs save. PG
 (`PG`) is policy gradient, the baseline.
 """
@@ -53,11 +52,9 @@ class Outcome:
 
 
 def read_recorded_outcome(rows: pd.DataFrame, scale: float) -> Outcome:
-    """Return the end points of an algorithm, from the record of an earlier arena.
+    """Return the end points in an algorithm's rows of `build_record`, which are indexed by seed.
 
-    Args:
-        rows: the algorithm's rows of `build_record`, with the seed as index.
-        scale: factor that converts recorded seconds to seconds on this machine.
+    The scale converts recorded seconds to seconds on this machine.
     """
     runs = rows.assign(runtime=rows.runtime * scale).reset_index()
     accuracies = [_in_one_column(rows[name]) for name in ("accuracy", "accuracy_in_time")]
@@ -171,8 +168,38 @@ class FieldOutcomes:
         return self.data.select_runs(self.benchmark, [algorithm], seeds).frame
 
     def compare(self, ours: str, reference: str, end_point: EndPoint) -> Estimate:
-        """Return the comparison of two algorithms by an end point, see the function `compare`."""
-        return compare(self.outcomes[ours], self.outcomes[reference], end_point)
+        """Compare two algorithms by an end point, paired by seed.
+
+        Returns:
+            The ratio of seconds, ours divided by the reference's, or the difference of accuracies,
+            ours minus the reference's.
+        """
+        if by_time := end_point == "seconds":
+            seconds = self.pair_seconds(ours, reference)
+            count = len(seconds[0])
+        else:
+            matrix = self.subtract_accuracies(ours, reference, end_point).to_numpy()
+            count = len(matrix)
+        if count < 2:
+            reason = f"seeds with comparable runs of both: {count}, but a comparison needs two"
+            return Estimate(None, reason=reason)
+        if by_time:
+            return times.time_ratio(*seconds)
+        if not matrix.any():
+            reason = "all scores are equal: the difference between the algorithms had no effect"
+            return Estimate(None, reason=reason)
+        return crossed.estimate_mean(matrix, pairs.DIFFERENCE_BOUNDS)
+
+    def _select_same_hardware(self, seeds: pd.Index, ours: str, reference: str) -> pd.Index:
+        """Return the seeds with which both algorithms ran on the same make of processor.
+
+        All seeds are returned if one of the algorithms is from the record of an earlier arena. The
+        record does not name the processor, and its seconds are scaled to this machine.
+        """
+        both_runs = [self.outcomes[name].runs for name in (ours, reference)]
+        if not all("hardware" in runs for runs in both_runs):
+            return seeds
+        return seeds[np.equal(*(runs.set_index("seed").hardware[seeds] for runs in both_runs))]
 
     def compute_detectable_effect(
         self, claim: Claim, estimate: Estimate, alpha: float
@@ -182,10 +209,7 @@ class FieldOutcomes:
         The effect is a difference in accuracy, or a ratio of seconds below 1. For a claim of
         equivalence, it is the smallest margin within which the test shows two equal algorithms to
         be equivalent. The result is None if the estimate has no standard error, or too few runs
-        reach the target accuracy.
-
-        Args:
-            alpha: the two-sided level of the test.
+        reach the target accuracy. `alpha` is the two-sided level of the test.
         """
         if claim.by != "seconds":
             if estimate.error is None:
@@ -196,74 +220,37 @@ class FieldOutcomes:
         return times.compute_detectable_ratio(*self.pair_seconds(claim.ours, claim.theirs), alpha)
 
     def subtract_accuracies(self, ours: str, reference: str, end_point: EndPoint) -> pd.DataFrame:
-        """Return differences of accuracies, see the function `subtract_accuracies`."""
-        our_accuracies = getattr(self.outcomes[ours], end_point)
-        return subtract_accuracies(our_accuracies, getattr(self.outcomes[reference], end_point))
+        """Return differences of accuracies over the seeds that both algorithms have.
+
+        The result has a column for each problem that both have. It has one column of means if an
+        accuracy was read from curves, which have no scores by problem.
+        """
+        scores = [getattr(self.outcomes[name], end_point) for name in (ours, reference)]
+        if scores[0].columns.intersection(scores[1].columns).empty:
+            scores = [average_problems(part) for part in scores]
+        seeds = scores[0].index.intersection(scores[1].index)
+        columns = scores[0].columns.intersection(scores[1].columns)
+        return scores[0].loc[seeds, columns] - scores[1].loc[seeds, columns]
 
     def pair_seconds(self, ours: str, reference: str) -> tuple[np.ndarray, np.ndarray]:
-        """Return the seconds of two algorithms until the target accuracy, paired by seed."""
-        return pair_seconds(self.outcomes[ours], self.outcomes[reference])
+        """Return the seconds of two algorithms until the target accuracy, paired by seed.
 
+        A seed is left out if its two runs were on different makes of processor.
+        """
+        seconds = [self.outcomes[name].seconds for name in (ours, reference)]
+        shared_seeds = seconds[0].index.intersection(seconds[1].index)
+        seeds = self._select_same_hardware(shared_seeds, ours, reference)
+        return seconds[0][seeds].to_numpy(), seconds[1][seeds].to_numpy()
 
-def compare(ours: Outcome, reference: Outcome, end_point: EndPoint) -> Estimate:
-    """Compare two algorithms by an end point, paired by seed.
+    def pair_runs(self, ours: str, reference: str) -> list[pd.DataFrame]:
+        """Return the runs of two algorithms that have a runtime, for the same seeds.
 
-    Returns:
-        The ratio of seconds, ours divided by the reference's, or the difference of accuracies, ours
-        minus the reference's.
-    """
-    our_values, reference_values = getattr(ours, end_point), getattr(reference, end_point)
-    seeds = our_values.index.intersection(reference_values.index)
-    if end_point == "seconds":
-        seeds = select_same_hardware(seeds, ours, reference)
-    if len(seeds) < 2:
-        return Estimate(
-            None,
-            reason=f"seeds with comparable runs of both: {len(seeds)}, but a comparison needs two",
-        )
-    if end_point == "seconds":
-        return times.time_ratio(our_values[seeds], reference_values[seeds])
-    matrix = subtract_accuracies(our_values, reference_values).to_numpy()
-    if not matrix.any():
-        return Estimate(
-            None, reason="all scores are equal: the difference between the algorithms had no effect"
-        )
-    return crossed.estimate_mean(matrix, pairs.DIFFERENCE_BOUNDS)
-
-
-def select_same_hardware(seeds: pd.Index, ours: Outcome, reference: Outcome) -> pd.Index:
-    """Return the seeds with which both algorithms ran on the same make of processor.
-
-    All seeds are returned if one of the algorithms is from the record of an earlier arena. The
-    record does not name the processor, and its seconds are scaled to this machine.
-    """
-    if "hardware" not in ours.runs or "hardware" not in reference.runs:
-        return seeds
-    hardware = (outcome.runs.set_index("seed").hardware[seeds] for outcome in (ours, reference))
-    return seeds[np.equal(*hardware)]
-
-
-def pair_seconds(ours: Outcome, reference: Outcome) -> tuple[np.ndarray, np.ndarray]:
-    """Return the seconds of two algorithms until the target accuracy, paired by seed.
-
-    A seed is left out if its two runs were on different makes of processor.
-    """
-    shared_seeds = ours.seconds.index.intersection(reference.seconds.index)
-    seeds = select_same_hardware(shared_seeds, ours, reference)
-    return ours.seconds[seeds].to_numpy(), reference.seconds[seeds].to_numpy()
-
-
-def subtract_accuracies(ours: pd.DataFrame, reference: pd.DataFrame) -> pd.DataFrame:
-    """Return differences of accuracies over the seeds that both algorithms have.
-
-    The result has a column for each problem that both have. It has one column of means if an
-    accuracy was read from curves, which have no scores by problem.
-    """
-    seeds = ours.index.intersection(reference.index)
-    columns = ours.columns.intersection(reference.columns)
-    if columns.empty:
-        ours, reference, columns = average_problems(ours), average_problems(reference), ["mean"]
-    return ours.loc[seeds, columns] - reference.loc[seeds, columns]
+        A seed is left out if its two runs were on different makes of processor.
+        """
+        both = [self.outcomes[name].runs.dropna(subset=["runtime"]) for name in (ours, reference)]
+        shared_seeds = pd.Index(both[0].seed).intersection(both[1].seed)
+        seeds = self._select_same_hardware(shared_seeds, ours, reference)
+        return [runs[runs.seed.isin(seeds)] for runs in both]
 
 
 def average_problems(scores: pd.DataFrame) -> pd.DataFrame:

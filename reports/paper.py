@@ -39,9 +39,6 @@ def get_main_value(benchmark: str, algorithm: str | None, metric: str) -> float 
     """Return a mean of the paper's Table 1, or of Table 3 for RAPID at an H that Table 1 lacks.
 
     The result is None if the paper has no such number.
-
-    Args:
-        metric: a key in paper.yaml, such as runtime.
     """
     document = load_paper()
     entry = document["main"].get(benchmark, {}).get(algorithm, {}).get(metric)
@@ -87,8 +84,3 @@ def get_correlation(benchmark: str, metric: str) -> Estimate | None:
         return None
     n = document["runs"] * len(document["staleness"][benchmark])
     return estimates.estimate_correlation(float(text), n)
-
-
-def get_text_value(name: str) -> float:
-    """Return the value of a number in the paper's text, by its name in paper.yaml."""
-    return parse_number(load_paper()["text"][name]["value"])

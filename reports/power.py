@@ -19,11 +19,11 @@ from rapid.config.params_schema import Run
 from rapid.config.specs import add_base_runs, build_train_spec, list_study_runs
 from rapid.text import align_columns
 from reports import formats
+from reports.outcomes import METRIC
 from reports.statistics.decisions import compute_detectable_difference
 from reports.statistics.estimates import CONFIDENCE_LEVEL, Estimate
 from reports.tables.hypotheses import count_tests
 
-METRIC = "pass@1"
 SEED_COUNTS = (10, 20, 40)
 RECORDED_H = 16  # the H at which the arena has RAPID with and without a baseline
 
@@ -41,10 +41,8 @@ def find_similar(params: Params, run: Run) -> str:
 def render_power(params: Params, record: pd.DataFrame) -> str:
     """Return a table with the noise of each test of pass@1, and the effect that the test detects.
 
-    The effect is the distance of the true contrast from the limit that the hypothesis names.
-
-    Args:
-        record: results.csv of an arena, with a row for each training run.
+    The effect is the distance of the true contrast from the limit that the hypothesis names. The
+    record is results.csv of an arena.
     """
     studies, runs = params.studies, list_study_runs(params)
     tests = count_tests(params)

@@ -95,22 +95,14 @@ def pack_block(plan: Plan, seed: int, path_prefix: str, prune: bool = False) -> 
 
 
 def list_missing_seeds(params: Params, path_prefix: str) -> list[int]:
-    """Return the seeds of the arena whose block has no archive yet.
-
-    Args:
-        path_prefix: the beginning of the archives' paths.
-    """
+    """Return the seeds of the arena whose block has no archive yet."""
     runs = [run for run in list_arena_runs(params) if run.algorithm != params.training.start]
     seeds = sorted({run.seed for run in runs})
     return [seed for seed in seeds if not Path(f"{path_prefix}-seed{seed}.tar.xz").exists()]
 
 
 def unpack_archives(path_prefix: str, root: Path = Path()) -> None:
-    """Extract all archives of an arena into a folder; files that exist there are kept.
-
-    Args:
-        path_prefix: the beginning of the archives' paths.
-    """
+    """Extract all archives of an arena; files that exist are kept."""
     pattern = re.compile(rf"{re.escape(path_prefix)}-((start|seed\d+)\.tar\.xz|models\.tar)")
     for path in sorted(Path(path_prefix).parent.glob("*.tar*")):
         if not pattern.fullmatch(str(path)):

@@ -36,12 +36,7 @@ BASELINE = PG.name  # policy gradient, the preregistered baseline of all compari
 
 @dataclass(frozen=True)
 class BenchmarkRuns:
-    """The runs of several algorithms on one benchmark, with one model.
-
-    Args:
-        frame: the rows of these runs in `ReportData.frame`.
-        algorithms: names, in the order of tables.
-    """
+    """The runs of several algorithms, in the order of tables, on one benchmark with one model."""
 
     benchmark: str
     model: str
@@ -85,11 +80,7 @@ class ReportData:
     def read(
         cls, params: Params, root: Path | str = ".", trained: list[Run] | None = None
     ) -> "ReportData":
-        """Read the result files of training runs.
-
-        Args:
-            trained: the training runs; by default those that the tables of the main report need.
-        """
+        """Read the result files of training runs, by default of those that the tables need."""
         return cls(params, collect_runs(params, root, trained), Path(root))
 
     @cached_property
@@ -145,11 +136,7 @@ class ReportData:
     def select_runs(
         self, benchmark: str, algorithms: list[str], seeds: list[int], model: str | None = None
     ) -> BenchmarkRuns:
-        """Return the runs of these algorithms with these seeds.
-
-        Args:
-            model: name of a model in Table 2 or of a study; by default the main model.
-        """
+        """Return the runs of these algorithms with these seeds, by default of the main model."""
         frame, training = self.frame, self.params.training
         is_main_model = not model
         model = model or self.params.tables.main.model

@@ -43,8 +43,6 @@ def compute_target(
 
     Args:
         untrained: rows of the model before RL in the data frame of all runs, one per evaluation.
-        pg_runs: rows of PG.
-        metric: pass@k, the accuracy.
         set_target: the target accuracy in the parameters.
         evaluations: how often a run is evaluated during and after training.
     """

@@ -1,9 +1,8 @@
 """`python -m reports.tuning`: choose the arena's learning rates and write them into its parameters.
 
-The arena is a preregistered comparison of algorithms (docs/arena.md). A trial is a run of an
-algorithm with one of the learning rates to choose from. This command reads the trials, writes a
-record with a row for each of them, and replaces the learning rates and target accuracies in
-experiments/arena.yaml.
+A trial is a run of an algorithm with one of the learning rates to choose from. This command reads
+the trials, writes a record with a row for each of them, and replaces the learning rates and target
+accuracies in experiments/arena.yaml (docs/arena.md).
 
 An algorithm gets the rate with the highest mean accuracy over seeds. If `arena.rate_rule` is
 `smoothed`, means are first averaged with those of the neighbouring rates, by weights of 1, 2 and 1.
@@ -91,14 +90,18 @@ def collect_trials(data: ReportData) -> pd.DataFrame:
 
 
 def score_rates(trials: pd.DataFrame, rule: RateRule) -> pd.Series:
-    """Return the score of each rate: its mean accuracy over seeds, smoothed if the rule says so.
+    """Return the score of each rate in the trials of one algorithm on one benchmark.
 
-    Args:
-        trials: the trials of one algorithm on one benchmark.
+    It is the mean accuracy over seeds. By the rule "smoothed" it is averaged with the scores of the
+    neighbouring rates.
     """
-    if rule == "smoothed":
-        return smooth_accuracies(trials)
-    return trials.groupby("learning_rate").accuracy.mean()
+    means = trials.groupby("learning_rate").accuracy.mean()
+    if rule == "highest":
+        return means
+    sums, weights = (
+        np.convolve(values, [1.0, 2.0, 1.0])[1:-1] for values in (means, np.ones(len(means)))
+    )
+    return pd.Series(sums / weights, means.index)
 
 
 def find_ties(trials: pd.DataFrame, chosen_rate: float) -> list[float]:
@@ -106,9 +109,6 @@ def find_ties(trials: pd.DataFrame, chosen_rate: float) -> list[float]:
 
     Accuracies are paired by seed. A rate is a tie if the 95 % interval of the mean difference
     contains 0, or if there are too few seeds for an interval.
-
-    Args:
-        trials: the trials of one algorithm on one benchmark.
     """
     by_rate = trials.pivot(index="seed", columns="learning_rate", values="accuracy")
     ties = []
@@ -118,19 +118,6 @@ def find_ties(trials: pd.DataFrame, chosen_rate: float) -> list[float]:
         if estimate and (estimate.low is None or estimate.covers(0.0)):
             ties.append(float(rate))
     return ties
-
-
-def smooth_accuracies(trials: pd.DataFrame) -> pd.Series:
-    """Return the mean accuracy of each rate over seeds, averaged with those of its neighbours.
-
-    Args:
-        trials: the trials of one algorithm on one benchmark.
-    """
-    means = trials.groupby("learning_rate").accuracy.mean()
-    sums, weights = (
-        np.convolve(values, [1.0, 2.0, 1.0])[1:-1] for values in (means, np.ones(len(means)))
-    )
-    return pd.Series(sums / weights, means.index)
 
 
 def select_rate(

@@ -20,7 +20,7 @@ from rapid.config.params import load_files, validate
 from rapid.config.params_schema import Run
 from rapid.config.sources import read
 from rapid.config.specs import add_base_runs, list_table_runs
-from reports.collect import collect_rows
+from reports.collect import build_frame, collect_rows
 from reports.contents import Content
 from reports.imported.pool import RunPool, locate_in
 from reports.imported.scope import PresentationParams, derive_params
@@ -58,13 +58,7 @@ class ImportSpec(Spec):
 
 @dataclass(frozen=True)
 class ImportedRuns(ReportData):
-    """`ReportData` for runs that were made elsewhere.
-
-    Args:
-        folders: the folders among the sources.
-        problem_sources: the source of the problems of each benchmark.
-        unused: runs of the sources that no table or figure shows.
-    """
+    """`ReportData` for runs that were made elsewhere; `unused` are those that no table shows."""
 
     folders: Sequence[Path]
     problem_sources: dict[str, ProblemSource]
@@ -122,10 +116,8 @@ def read_sources(paths: Sequence[Path], config: Sequence[str] = ()) -> ImportedR
         reasons = {"no_evaluation_reason": NO_SOURCE, "no_summary_reason": NO_SOURCE}
         rows = [row | reasons for row in rows]
     row_by_run = pool.rows | dict(zip(absent, rows, strict=True))
-    frame = pd.DataFrame([row_by_run[run] for run in needed])
+    frame = build_frame((row_by_run[run] for run in needed), params)
     frame["label"] = frame.benchmark.map(lambda name: problems[name].label)
-    accuracies = {f"pass@{k}" for spec in params.benchmarks.values() for k in spec.pass_at}
-    frame = frame.reindex(columns=[*frame.columns, *sorted(accuracies - {*frame.columns})])
     shown = set(needed)
     unused = [run for run in pool.rows if run not in shown]
     return ImportedRuns(params, frame, Path(), pool.folders, problems, unused)

@@ -46,9 +46,7 @@ class RunPool:
     Args:
         rows: for each run, its row for the data frame of `collect_runs`.
         locations: the location of each run (folder, or file and line), for messages.
-        problems: the source of the problems of each benchmark.
         problem_locations: the location that states the source of each benchmark's problems.
-        folders: the folders of results among the sources.
         errors: messages on runs or problems that contradict each other.
     """
 
@@ -60,13 +58,10 @@ class RunPool:
     errors: list[str] = field(default_factory=list)
 
     def add_folder(self, folder: Path, params: Params | None, needed: Sequence[Run]) -> None:
-        """Add the runs of a folder.
+        """Add the needed runs of a folder.
 
-        Args:
-            params: the parameters of the report; None if they are to be derived from the runs. If
-                None, all runs are added, except those of variants with changed parameters, whose
-                names have a comma.
-            needed: the runs that are added if there are `params`.
+        Without params, which are then derived from the runs, all runs are added, except those of
+        variants with changed parameters, whose names have a comma.
         """
         finished = _list_finished(folder)
         runs = [run for run in finished if (run in needed if params else "," not in run.algorithm)]

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rapid.algorithms import ALGORITHMS, RAPID, SFT
@@ -78,7 +78,10 @@ def derive_params(
     by_model: dict[str, list[Run]] = {}
     for run in rows:
         by_model.setdefault(run.model, []).append(run)
-    model = max(by_model, key=lambda name: _count_benchmarks_and_runs(by_model[name]))
+    counts = {
+        name: (len({run.benchmark for run in runs}), len(runs)) for name, runs in by_model.items()
+    }
+    model = max(counts, key=counts.get)
     main = _list_algorithms_and_seeds(by_model[model])
     family_runs = [run for run in rows if run.model != model]
     benchmarks = Counter(run.benchmark for run in family_runs or rows)
@@ -107,10 +110,6 @@ def derive_params(
         training=Training.model_construct(start=next(starts, BASE)),
         sft=SFT.parameters.model_construct(demonstrations=demonstrations),
     )
-
-
-def _count_benchmarks_and_runs(runs: Sequence[Run]) -> tuple[int, int]:
-    return len({run.benchmark for run in runs}), len(runs)
 
 
 def _list_algorithms_and_seeds(runs: Iterable[Run]) -> dict[str, list]:

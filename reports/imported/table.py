@@ -142,13 +142,6 @@ REQUIRED = (*RUN_COLUMNS, "runtime")  # a file has these columns, and at least o
 SETTINGS = ("problems", "samples", "temperature", "top_p")  # a run has all of these or none
 
 
-class CsvRun(NamedTuple):
-    """A run in a file: the number of its line, and its values by column, without empty values."""
-
-    line: int
-    values: Mapping[str, Any]
-
-
 def describe_columns() -> str:
     """Return a sentence that names and explains all columns, for the command's help."""
     columns = [f"{name} ({column.description})" for name, column in COLUMNS.items()]
@@ -159,8 +152,8 @@ def describe_columns() -> str:
     )
 
 
-def read_table(file: Path) -> list[CsvRun]:
-    """Return the runs in a CSV file.
+def read_table(file: Path) -> list[tuple[int, dict[str, Any]]]:
+    """Return the runs in a CSV file: the number of the line, and its values that are not empty.
 
     Raises:
         BadFile: with a line for each invalid value: file, line, column, value, and the reason.
@@ -170,7 +163,7 @@ def read_table(file: Path) -> list[CsvRun]:
     runs, errors = [], [f"{file}:{number}: {error}" for error in _check_header(header)]
     for number, cells in lines if not errors else ():
         values, line_errors = _read_values(header, cells)
-        runs.append(CsvRun(number, values))
+        runs.append((number, values))
         errors += [f"{file}:{number}: {error}" for error in line_errors]
     raise_errors(errors)
     if not runs:

@@ -6,13 +6,6 @@ panels, one per benchmark). contents.yaml gives the figure its place in report.h
 is not named there stands at the end. A `Figure` has a caption, a list of missing runs and a
 function that draws it, so that caption and missing runs are known without drawing.
 
-There are three kinds of reports:
-
-report    the main report: the paper's tables and figures
-studies   ablations: each study compares variants of an algorithm on one benchmark (docs/studies.md)
-arena     a preregistered comparison of many algorithms, each with a tuned learning rate
-          (docs/arena.md); the trials of learning rates have a report of their own, with tables only
-
 This module does not import matplotlib, because the workflow needs the names of figures only.
 """
 
@@ -28,12 +21,7 @@ FIGURES = [name.replace("_", "-") for name in _MODULES]
 
 
 def build_figures(kind: str, data) -> dict:
-    """Return all figures of a report, by name.
-
-    Args:
-        kind: "report" (the main report), "studies" or "arena".
-        data: a `reports.report_data.ReportData`.
-    """
+    """Return all figures of the main "report", of the "studies" or of the "arena", by name."""
     if kind != "report":
         return import_module(f"{__name__}.{kind}").build_figures(data)
     modules = (import_module(f"{__name__}.figures.{name}") for name in _MODULES)

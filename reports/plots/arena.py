@@ -1,9 +1,7 @@
 """Figures of the arena: all algorithms compared with PG, and the effect of H at each N_step.
 
-The arena is a preregistered comparison of algorithms with tuned learning rates (docs/arena.md); a
-field of the arena has the algorithms that are compared on one benchmark. PG is policy
-gradient. N_step is the number of completions per optimizer step (mini-batch), H the number of
-optimizer steps per inference batch.
+`reports.outcomes` describes the arena. N_step is the number of completions per optimizer step
+(mini-batch), H the number of optimizer steps per inference batch.
 """
 
 from collections.abc import Callable
@@ -22,9 +20,8 @@ from reports.plots.style import Figure
 from reports.report_data import ReportData
 from reports.statistics import pairs
 from reports.statistics.estimates import Estimate
-from reports.tables.standings import rank_algorithms
-from reports.tables.studies import StudyRuns
-from reports.tables.target import format_target_accuracy
+from reports.tables.standings import format_target_accuracy, rank_algorithms
+from reports.tables.study_runs import StudyRuns
 
 # Ratios of an algorithm's time to PG's at the edges of the panel. A ratio beyond an edge is drawn
 # at the edge.
@@ -117,10 +114,7 @@ def _draw_interval(
 ) -> None:
     """Draw an estimate with its interval in a row of a panel.
 
-    Args:
-        edges: smallest and largest drawn value. An interval is cut off there, and a value beyond
-            them is drawn as a triangle.
-        scale: factor of the drawn values, such as 100 for percentage points.
+    An interval is cut off at the edges, and a value beyond them is drawn as a triangle.
     """
     if estimate.value is None:
         return
@@ -204,12 +198,7 @@ def _compute_gain(runs: pd.DataFrame, reference: pd.DataFrame) -> tuple[float, s
 
 
 def _draw_heat_map(axes, grid: ArenaMap, changes: dict, limit: float) -> None:
-    """Draw a heat map with a row for each N_step and a column for each H.
-
-    Args:
-        changes: (N_step, H) -> value and text, or None.
-        limit: absolute value above which the colour does not change.
-    """
+    """Draw the value and text of each (N_step, H); colours do not change beyond the limit."""
     values = [[(changes[n, h] or (np.nan, ""))[0] for h in grid.H] for n in grid.n_step]
     axes.imshow(values, cmap="RdBu", vmin=-limit, vmax=limit, aspect="auto")
     for row, n_step in enumerate(grid.n_step):

@@ -17,12 +17,7 @@ Curve = tuple[np.ndarray, np.ndarray]  # x and smoothed reward of one run, both 
 
 
 def figure(data: ReportData, x: str, label: str, title: str) -> Figure:
-    """Return the figure of rewards during training.
-
-    Args:
-        x: the field of steps.jsonl that is on the x-axis, "step" or "seconds".
-        label: label of the x-axis.
-    """
+    """Return the figure of rewards by a field of steps.jsonl, which is "step" or "seconds"."""
     curves: dict[tuple[str, str], list[Curve]] = {}  # by benchmark and algorithm
     missing, sources = [], []
     runs = [
@@ -82,11 +77,7 @@ def figure(data: ReportData, x: str, label: str, title: str) -> Figure:
 
 
 def _draw_mean(axes: Axes, series_style: SeriesStyle, runs: list[Curve], unit: float) -> object:
-    """Draw the mean of runs and a band of one standard deviation; return the line.
-
-    Args:
-        unit: divisor of x, such as 60 to convert seconds to minutes.
-    """
+    """Draw the mean of runs, with x divided by the unit, and a band of one standard deviation."""
     x, mean, deviation = average_curves(runs)
     return style.draw_line(axes, series_style, x / unit, mean, deviation, max(1, len(x) // 6))
 

@@ -42,8 +42,6 @@ def panel_figure(
     Args:
         draw_rows: a function for each row, which draws the runs on a benchmark into a panel and
             returns entries of the legend.
-        series: the runs and metrics that the figure shows.
-        share_y: whether all panels have the same y-axis.
         height: height of a row, in inches.
         fields: further fields of `Figure`. They replace the fields that are derived from `series`
             and from the benchmarks.
@@ -65,7 +63,9 @@ def panel_figure(
             for axes, benchmark_runs in zip(row, selections, strict=True):
                 style.set_title(axes, benchmark_runs.label)
                 entries |= draw_panel(axes, benchmark_runs)
-            _remove_repeated_labels(row)
+            for axes in row[1:]:
+                if axes.get_ylabel() == row[0].get_ylabel():
+                    axes.set_ylabel("")
         style.draw_legend(canvas, entries)
         return canvas
 
@@ -78,23 +78,9 @@ def panel_figure(
     return Figure(draw=draw, **derived | fields)
 
 
-def _remove_repeated_labels(row: list[Axes]) -> None:
-    """Remove the labels of y-axes that repeat the label of the first panel."""
-    for axes in row[1:]:
-        if axes.get_ylabel() == row[0].get_ylabel():
-            axes.set_ylabel("")
-
-
 @dataclass(frozen=True)
 class Quantity:
-    """A metric on a y-axis.
-
-    Args:
-        metric: column of the data frame of `collect_runs`.
-        scale: factor from the metric to the drawn values.
-        is_duration: whether the metric has values in seconds. They are drawn in a unit of time that
-            suits the longest.
-    """
+    """A metric on a y-axis, where it is scaled; durations get a unit that suits the longest."""
 
     metric: str
     label: str

@@ -66,11 +66,7 @@ class SeriesStyle:
 
 
 def get_declared_style(name: str) -> PlotStyle:
-    """Return the style that the algorithm of this name declares for the H of the name.
-
-    Args:
-        name: an algorithm or a variant, such as rapid-H4,eta=4.
-    """
+    """Return the style that an algorithm declares, for the H in a name such as rapid-H4,eta=4."""
     try:
         parsed = parse_variant_name(name)
     except ValueError:  # an algorithm that the project does not have
@@ -92,7 +88,7 @@ def assign_styles(names: Iterable[str]) -> dict[str, SeriesStyle]:
         name: get_declared_style(name) for name in sorted(names, key=lambda name: "," in name)
     }
     markers = {name: (look.marker, False) for name, look in declared.items()}
-    dashes = {name: _to_dash(look.line) for name, look in declared.items()}
+    dashes = {name: () if look.line == "-" else look.line[1] for name, look in declared.items()}
     styles: dict[str, SeriesStyle] = {}
     for name, look in declared.items():
         taken = styles.values()
@@ -108,13 +104,7 @@ def assign_styles(names: Iterable[str]) -> dict[str, SeriesStyle]:
 def _choose(preferred, spares: Sequence, taken: Sequence, declared: dict, is_equal: Callable):
     """Return the marker or dash of an algorithm: the preferred one if it is free, or else a spare.
 
-    Args:
-        preferred: the marker or dash that the algorithm declares.
-        spares: spare markers or dashes.
-        taken: the markers or dashes of earlier algorithms.
-        declared: the declared marker or dash of each algorithm, by name. A spare marker or dash
-            that another algorithm declares is avoided.
-        is_equal: returns whether two markers or dashes look alike.
+    A spare that another algorithm declares is avoided.
     """
 
     def compute_cost(candidate) -> tuple[int, bool]:
@@ -123,11 +113,6 @@ def _choose(preferred, spares: Sequence, taken: Sequence, declared: dict, is_equ
         return sum(is_equal(candidate, other) for other in taken), is_spare and is_declared
 
     return min([preferred, *spares], key=compute_cost)
-
-
-def _to_dash(line: str | tuple) -> tuple[float, ...]:
-    """Return the dashes and gaps of a line style in matplotlib's form."""
-    return () if line == "-" else line[1]
 
 
 def is_alike(dash: Sequence[float], second_dash: Sequence[float]) -> bool:
@@ -141,8 +126,7 @@ def is_alike(dash: Sequence[float], second_dash: Sequence[float]) -> bool:
 def _shade_color(color: str, number: int) -> str:
     """Return a shade of a colour, mixed with black if it is light and with white if it is dark.
 
-    Args:
-        number: number of the shade; 0 is the colour itself.
+    Shade 0 is the colour itself.
     """
     channels, share = to_rgb(color), MAX_MIXTURE * (number * GOLDEN_RATIO % 1)
     mixed_in = 0.0 if np.dot(LUMA, channels) > 0.4 else 1.0

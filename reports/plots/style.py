@@ -95,16 +95,13 @@ class Figure:
 
 def use_style(page: PaperStyle) -> AbstractContextManager:
     """Return a context with matplotlib's default settings, changed by SETTINGS and the page."""
-    labels, numbers = get_type_sizes(page)
+    # Labels are as large as TeX's footnotesize, numbers and notes are smaller.
+    smallest_labels, smallest_numbers = MIN_TYPE_SIZES
+    labels = max(smallest_labels, 0.8 * page.type_size)
+    numbers = max(smallest_numbers, 0.7 * page.type_size)
     sizes = dict.fromkeys(["xtick.labelsize", "ytick.labelsize", "legend.fontsize"], numbers)
     sizes |= {"font.size": labels, "axes.titlesize": labels}
     return settings.context(["default", SETTINGS | sizes])
-
-
-def get_type_sizes(page: PaperStyle) -> tuple[float, float]:
-    """Return the sizes in points of labels (TeX's footnotesize), and of numbers and notes."""
-    labels, numbers = MIN_TYPE_SIZES
-    return max(labels, 0.8 * page.type_size), max(numbers, 0.7 * page.type_size)
 
 
 def get_note_font() -> FontProperties:
@@ -115,12 +112,7 @@ def get_note_font() -> FontProperties:
 def create_canvas(
     width: float, height: float, rows: int = 1, columns: int = 1, **options
 ) -> tuple[Canvas, list]:
-    """Return a matplotlib figure of a size in inches, and the rows of its panels.
-
-    Args:
-        rows, columns: number of panels.
-        options: of matplotlib's `subplots`.
-    """
+    """Return a matplotlib figure of a size in inches, and the rows of its panels."""
     canvas = Canvas(figsize=(width, height))
     axes = canvas.subplots(rows, columns, squeeze=False, **options)
     return canvas, [list(row) for row in axes]
@@ -153,11 +145,7 @@ def draw_line(
     deviation: np.ndarray | None = None,
     marker_every: int = 29,
 ) -> object:
-    """Draw a line with a band of one standard deviation around it; return the line.
-
-    Args:
-        marker_every: the line has a marker at every n-th of its data points.
-    """
+    """Draw a line with a band of one standard deviation around it; return the line."""
     (line,) = axes.plot(
         x,
         mean,

@@ -31,14 +31,10 @@ MIN_RANGE = 1e-6  # smallest range of a y-axis; in a smaller one only rounding e
 
 @dataclass(frozen=True)
 class SweptVariants:
-    """Variants that differ in the swept parameter only, and share a line.
+    """Variants that differ in the swept parameter only, by its value; they share a line.
 
-    Args:
-        h: their number of optimizer steps per inference batch.
-        changes: the label of the line: the other changes that these variants have in common, but
-            not all variants of the study have, such as "weighted = false". If there are none, it is
-            the label of the algorithm.
-        by_value: name of the variant by value of the swept parameter.
+    `changes` is the label of the line: the other changes that these variants have in common, but
+    not all variants of the study have, such as "weighted = false", or else the algorithm's label.
     """
 
     h: int

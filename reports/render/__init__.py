@@ -9,14 +9,9 @@ import jinja2
 
 
 def split_columns(widths: Sequence[int], max_width: int) -> list[list[int]]:
-    """Distribute columns over panels, so that each panel fits a width.
+    """Return the positions of the columns of each panel, if panels are at most `max_width` wide.
 
-    Args:
-        widths: the width of each column, in the unit of `max_width`. A column wider than
-            `max_width` gets its own panel.
-
-    Returns:
-        For each panel the positions of its columns.
+    A column that is wider gets its own panel.
     """
     panels: list[list[int]] = []
     panel_width = 0
@@ -30,11 +25,7 @@ def split_columns(widths: Sequence[int], max_width: int) -> list[list[int]]:
 
 
 def load_template(name: str, filters: dict[str, Callable], **options) -> jinja2.Template:
-    """Return a Jinja template of this package, in which an undefined variable is an error.
-
-    Args:
-        options: further arguments of `jinja2.Environment`.
-    """
+    """Return a Jinja template of this package, in which an undefined variable is an error."""
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("reports.render"),
         trim_blocks=True,

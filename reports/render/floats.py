@@ -12,7 +12,7 @@ from itertools import accumulate
 
 from reports.paper_style import POINTS_PER_INCH, PaperStyle
 from reports.render import split_columns
-from reports.tables.table import Cell, Row, Table
+from reports.tables.table import Row, Table
 
 CHARACTER, LINE = 0.52, 1.2  # width of a character and height of a line, relative to type size
 GAP = 8.0  # points between two columns: twice the \tabcolsep that the template sets
@@ -59,13 +59,10 @@ class Float:
 
 
 def lay_out(table: Table, notes: Sequence[Note], style: PaperStyle) -> list[Float]:
-    """Return the pieces of a table, each of which fits a page.
+    """Return the pieces of a table with the notes below it, each of which fits a page.
 
     A group of columns is never split. Groups that do not fit beside each other are put below each
     other. Rows and notes that do not fit the page continue in the next piece.
-
-    Args:
-        notes: the paragraphs below the table.
     """
     environment, size, points, width = _choose_width(table, style)
     line_height = LINE * style.type_size
@@ -85,7 +82,7 @@ def lay_out(table: Table, notes: Sequence[Note], style: PaperStyle) -> list[Floa
         rows = list(table.rows)
         while rows:
             heights = [_measure_row(row, groups, points) for row in rows]
-            count = _count_fitting(heights, height_left - head_height)
+            count = sum(total <= height_left - head_height for total in accumulate(heights))
             if not count and floats[-1].panels:
                 height_left = turn_page()
                 continue
@@ -131,24 +128,18 @@ def _measure_labels(table: Table, points: float) -> float:
 def _measure_group(table: Table, position: int, points: float) -> float:
     """Return the width in points of a group of columns, or of its title if that is wider."""
     group = table.groups[position]
-    widths = []
+    body = 0.0
     for column, title in enumerate(group.columns):
-        cells = (_measure_cell(row.cells[position][column], points) for row in table.rows)
-        widths.append(max([len(title) * points, *cells]))
-    body = sum(GAP + CHARACTER * width for width in widths)
+        cells = [row.cells[position][column] for row in table.rows]
+        widths = [len(text) * points for text in (title, *(cell.text for cell in cells))]
+        widths += [len(line) * SMALL_LINE_SIZE * points for cell in cells for line in cell.lines]
+        body += GAP + CHARACTER * max(widths)
     return max(body, GAP + CHARACTER * len(group.title) * points)
-
-
-def _measure_cell(cell: Cell, points: float) -> float:
-    """Return the width of a cell, as its number of characters times their size in points."""
-    return max(
-        [len(cell.text) * points, *(len(line) * SMALL_LINE_SIZE * points for line in cell.lines)]
-    )
 
 
 def _measure_row(row: Row, groups: Sequence[int], points: float) -> float:
     """Return the height in points of a row, with these groups of columns."""
-    lines = max(len(cell.lines) for group in groups for cell in row.cells[group])
+    lines = max((len(cell.lines) for group in groups for cell in row.cells[group]), default=0)
     return LINE * points * (1 + SMALL_LINE_SIZE * lines) + (
         GAP if lines or row.starts_section else 0
     )
@@ -157,8 +148,3 @@ def _measure_row(row: Row, groups: Sequence[int], points: float) -> float:
 def _measure_paragraph(text: str, points: float, width: float) -> float:
     """Return the height in points of a paragraph of this width."""
     return LINE * points * math.ceil(CHARACTER * points * len(text) / width)
-
-
-def _count_fitting(heights: Sequence[float], height_left: float) -> int:
-    """Return how many of the first heights fit into the height that is left."""
-    return sum(total <= height_left for total in accumulate(heights))

@@ -61,7 +61,8 @@ def render(
         "label": render_label,
         "prose": partial(render_prose, anchors=anchors),
         "copies": lambda table: copies[table.label],
-        "image": embed_image,
+        # A data URL, because inline SVGs would share one set of ids and get mixed up.
+        "image": lambda svg: f"data:image/svg+xml;base64,{base64.b64encode(svg).decode()}",
         "image_size": get_image_size,
         "is_table": lambda item: isinstance(item, Table),
         "verdict": VERDICTS.get,
@@ -120,10 +121,11 @@ def _list_seeds(seeds: list[int]) -> str:
 
 def _describe_run(run: pd.Series) -> dict[str, str]:
     """Return the entries of a run in the list "Every run", by the names that the template uses."""
+    ks = sorted(int(name.removeprefix(PASS_AT)) for name in run.index if name.startswith(PASS_AT))
     accuracies = [
-        f"{name.capitalize()} {formats.percent(run[name])}"
-        for name in run.index
-        if name.startswith(PASS_AT) and pd.notna(run[name])
+        f"Pass@{k} {formats.percent(run[f'{PASS_AT}{k}'])}"
+        for k in ks
+        if pd.notna(run[f"{PASS_AT}{k}"])
     ]
     is_trained = run.algorithm != BASE
     reasons = [run.no_summary_reason if is_trained else "", run.no_evaluation_reason]
@@ -163,11 +165,6 @@ def render_prose(text: str, anchors: dict[int, str]) -> Markup:
         for number, part in enumerate(parts)
     )
     return Markup(re.sub(r"\bTable\N{NO-BREAK SPACE}(\d+)", to_link, html))
-
-
-def embed_image(svg: bytes) -> Markup:
-    """Return an SVG as a data URL. Inline SVGs would share one set of ids and get mixed up."""
-    return Markup("data:image/svg+xml;base64," + base64.b64encode(svg).decode())
 
 
 def get_image_size(svg: bytes) -> tuple[int, int]:

@@ -24,7 +24,6 @@ def render(
     """Return the text of tables.tex.
 
     Args:
-        style: the page layout.
         prefix: the name of the experiment, which stands before each label, followed by a colon.
         other_tables: tables in other files of the experiment, to which notes may refer.
     """
@@ -75,11 +74,7 @@ def _collect_notes(tables: Sequence[Table]) -> dict[Note, list[int]]:
 
 
 def render_cell(entry: Cell, footnotes: dict[str, str]) -> str:
-    """Return a cell with its mark, its footnote's key, further lines, and a dagger for a tie.
-
-    Args:
-        footnotes: reason -> key.
-    """
+    """Return a cell with its mark, its footnote's key, further lines, and a dagger for a tie."""
     command = {"best": r"\textbf", "runner-up": r"\underline", "": ""}[entry.mark]
     text = tex.escape(entry.text)
     if command:

@@ -129,15 +129,11 @@ def render_prose(text: str, labels: dict[int, str]) -> str:
 def _escape_word(word: str) -> str:
     pieces = [
         # TeX prints --, '' and ?` as other signs; {} between the characters prevents that.
-        _escape_character(sign) + ("{}" if sign in "-'`?!" and after in "-'`" else "")
+        (rf"\texttt{{U+{ord(sign):04X}}}" if (tex := _to_tex(sign)) is None else tex)
+        + ("{}" if sign in "-'`?!" and after in "-'`" else "")
         for sign, after in zip(word, word[1:] + " ", strict=True)
     ]
     return (r"\allowbreak " if len(word) > MAX_WORD else "").join(pieces)
-
-
-def _escape_character(character: str) -> str:
-    tex = _to_tex(character)
-    return rf"\texttt{{U+{ord(character):04X}}}" if tex is None else tex
 
 
 @cache

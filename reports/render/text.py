@@ -11,11 +11,7 @@ MARKS = {"best": "*", "runner-up": "+", "": ""}  # after the text of a marked ce
 
 
 def render(tables: list[Table], experiment: str | None = None) -> str:
-    """Return the tables, each with a block for each group of columns and its notes below.
-
-    Args:
-        experiment: name of the experiment, printed on the first line.
-    """
+    """Return the experiment's name on a line, and the tables with their notes."""
     head = [f"Experiment: {experiment}\n"] if experiment else []
     return escape_control_chars("\n".join([*head, *(_render_table(table) for table in tables)]))
 
@@ -43,12 +39,7 @@ def _render_cell(cell: Cell, footnotes: dict[str, str]) -> str:
 
 
 def _render_columns(labels: list[str], texts: list[list[str]]) -> str:
-    """Return columns beside the row labels, in as many panels below each other as they need.
-
-    Args:
-        labels: the column of row labels, with its heading first.
-        texts: for each column its title and cells.
-    """
+    """Return columns beside the row labels, in as many panels below each other as they need."""
     first, *widths = (2 + max(map(len, column)) for column in [labels, *texts])
     blocks = [
         align_columns(zip(labels, *(texts[c] for c in panel), strict=True), rule=True)

@@ -66,13 +66,9 @@ def select_with_snapshots(algorithms: Sequence[str]) -> list[str]:
 def read_curves(
     runs: pd.DataFrame, untrained: pd.DataFrame, metric: str, root: Path
 ) -> dict[int, AccuracyCurve]:
-    """Return the accuracy curve of each run that has one, by seed.
+    """Return the accuracy curve of each run of an algorithm that has one, by seed.
 
-    Args:
-        runs: rows of one algorithm in the data frame of `collect_runs`.
-        untrained: rows of the model that the runs start from. Their mean accuracy is the first
-            point of every curve.
-        metric: pass@k.
+    The first point of every curve is the mean accuracy of the model that the runs start from.
 
     Raises:
         BadFile: a curve.jsonl is damaged, or lacks the metric.

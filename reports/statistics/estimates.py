@@ -153,10 +153,7 @@ def estimate_mean(
 ) -> Estimate | None:
     """Return the mean of the finite values with Student's interval, which needs two values.
 
-    None if no value is finite.
-
-    Args:
-        bounds: smallest and largest possible value.
+    None if no value is finite. `bounds` are the smallest and largest possible value.
     """
     finite = [value for value in values if math.isfinite(value)]
     n = len(finite)

@@ -22,10 +22,6 @@ def build_score_matrix(runs: pd.DataFrame, metric: str) -> pd.DataFrame:
 
     Runs without scores are left out. A problem is left out if one of the runs has fewer than k
     graded completions of it.
-
-    Args:
-        runs: rows of one algorithm in the data frame of `collect_runs`.
-        metric: pass@k.
     """
     by_run = zip(
         runs.seed, (_score_problems(counts, metric) for counts in runs.scores), strict=True
@@ -41,11 +37,7 @@ def compute_run_accuracies(runs: pd.DataFrame, metric: str) -> list[float]:
 
 
 def _score_problems(counts: dict[str, tuple[int, int]], metric: str) -> dict[str, float]:
-    """Return pass@k of each problem of a run with at least k graded completions.
-
-    Args:
-        counts: graded and correct completions by problem.
-    """
+    """Return pass@k by problem, from its numbers of at least k graded and correct completions."""
     k = int(metric.removeprefix(PASS_AT))
     return {name: pass_at_k(n, c, k) for name, (n, c) in counts.items() if n >= k}
 
@@ -111,10 +103,6 @@ def estimate_contrast(
 
 
 def estimate_ratio(a: pd.DataFrame, b: pd.DataFrame, metric: str) -> Estimate | None:
-    """Return the ratio a / b of a duration over the seeds that both have; None if there are none.
-
-    Args:
-        metric: column of the duration.
-    """
+    """Return the ratio a / b of a duration over the seeds that both have; None without any."""
     pairs = a.set_index("seed")[metric].to_frame("a").join(b.set_index("seed")[metric].rename("b"))
     return estimates.estimate_paired_ratio(list(pairs.a), list(pairs.b))

@@ -56,12 +56,7 @@ def probability_of_improvement(ours: np.ndarray, reference: np.ndarray) -> Estim
 
 
 def _draw_runs(shape: tuple[int, int], seed: int) -> np.ndarray:
-    """Return the runs of each bootstrap sample, by task: shape (REPLICATES, runs - 1, tasks).
-
-    Args:
-        shape: (runs, tasks).
-        seed: seed of the random numbers; two arrays with different seeds are drawn independently.
-    """
+    """Return the runs of each bootstrap sample, by task: shape (REPLICATES, runs - 1, tasks)."""
     runs, tasks = shape
     return np.random.default_rng([seed, *shape]).integers(runs, size=(REPLICATES, runs - 1, tasks))
 

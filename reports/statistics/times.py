@@ -112,10 +112,7 @@ def compute_detectable_ratio(
     Log ratios are assumed to be normal, with the standard deviation of the pairs in which both runs
     reach the accuracy. For normal data the signed-rank test of n pairs is as powerful as a t-test
     of 3 n / pi pairs. None if fewer than two pairs reach the accuracy, or if n pairs are too few
-    for p to be as small as alpha.
-
-    Args:
-        alpha: two-sided level of the test.
+    for p to be as small as alpha, the two-sided level of the test.
     """
     pairs = _select_reached(ours, reference)
     logs = [math.log(a / b) for a, b in pairs if max(a, b) < math.inf and min(a, b) > 0]

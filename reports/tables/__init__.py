@@ -3,18 +3,6 @@
 To add a table to the main report, write a function that returns it, and add it to `RESULTS` or
 `APPENDIX` below.
 
-    results        Tables 1 to 4, the paper's results, and Table 10, memory
-    setup          Tables 5 to 7, hyperparameters and versions
-    intervals      Tables 8 and 9, paired comparisons and confidence intervals
-    claims         Table 11, the paper's claims
-    studies, hypotheses
-                   the tables of the report on the studies (ablations, docs/studies.md)
-    arena, standings, phases
-                   the tables of the report on the arena (a comparison of algorithms with tuned
-                   learning rates, docs/arena.md)
-    tuning         the tables of the trials that choose the arena's learning rates
-    pooled         the tables of two recorded runs of the whole arena, analysed together
-
 captions.yaml has captions and notes, claims.yaml the claims. `columns` declares the columns of
 tables whose rows are algorithms. `layout.build_table` makes a `table.Table`, which is plain data,
 from rows, columns and the texts in captions.yaml; `notes` renders the texts.

@@ -1,9 +1,7 @@
 """The tables of the arena's preregistered claims, with their verdicts.
 
-The arena compares many algorithms, each with a tuned learning rate (docs/arena.md). A field of the
-arena has the algorithms that are compared on one benchmark. A claim compares two algorithms by an
-end point: the time to a target accuracy, the final accuracy, or the accuracy in equal time.
-`reports.outcomes` computes the end points.
+A claim compares two algorithms by an end point: the time to a target accuracy, the final accuracy,
+or the accuracy in equal time. `reports.outcomes` describes the arena and computes the end points.
 """
 
 from collections.abc import Sequence
@@ -12,7 +10,7 @@ from typing import Any
 
 from rapid.config.arena import Claim
 from reports import formats, labels
-from reports.outcomes import NO_EFFECT, FieldOutcomes, list_fields
+from reports.outcomes import NO_EFFECT, FieldOutcomes
 from reports.report_data import ReportData
 from reports.statistics import times
 from reports.statistics.decisions import compute_equivalence_p
@@ -98,13 +96,12 @@ def judge_claims(fields: Sequence[FieldOutcomes]) -> list[JudgedClaim]:
             undecided.append(JudgedClaim(outcomes, claim, estimate, tests))
     test_count = sum(len(judged_claim.tests) for judged_claim in undecided)
     alpha = (1 - CONFIDENCE_LEVEL) / max(1, test_count)
-    decisions = decide_claims([judged_claim.tests for judged_claim in undecided])
-    judged_claims = []
-    for judged_claim, (p, verdict) in zip(undecided, decisions, strict=True):
-        claim, estimate, detectable = judged_claim.claim, judged_claim.estimate, None
-        if judged_claim.tests:
-            detectable = judged_claim.field.compute_detectable_effect(claim, estimate, alpha)
-        judged_claims.append(replace(judged_claim, p=p, verdict=verdict, detectable=detectable))
+    judged_claims = decide_claims(undecided)
+    for position, judged in enumerate(judged_claims):
+        if judged.tests:
+            compute = judged.field.compute_detectable_effect
+            detectable = compute(judged.claim, judged.estimate, alpha)
+            judged_claims[position] = replace(judged, detectable=detectable)
     return judged_claims
 
 
@@ -129,12 +126,7 @@ def build_claims_tables(
     name: str = "arena-claims",
     **facts: Any,
 ) -> list[Table]:
-    """Return a table of claims for each benchmark; only the last has notes.
-
-    Args:
-        name: the name of the table in arena_captions.yaml.
-        facts: further variables of the table's texts.
-    """
+    """Return a table of claims for each benchmark; only the last has notes."""
     columns = {
         "Estimate": build_claim_estimate_cell,
         "Median ratio": _build_median_ratio_cell,
@@ -198,13 +190,13 @@ def _build_detectable_cell(judged_claim: JudgedClaim) -> Cell:
     return Cell(FORMATS[judged_claim.claim.by](judged_claim.detectable).lstrip("+"))
 
 
-def summarize(data: ReportData, judged_claims: list[JudgedClaim]) -> str:
+def summarize(fields: Sequence[FieldOutcomes], judged_claims: list[JudgedClaim]) -> str:
     """Return the report's first paragraph: ranks of algorithms, and the number of each verdict.
 
     The algorithms are the best of each field, and the one that the field's first claim is about.
     """
     sentences = []
-    for outcomes in list_fields(data):
+    for outcomes in fields:
         best = rank_algorithms(outcomes)[0]
         claimed = [claim.ours for claim in outcomes.field.claims[:1]]
         sentences += [

@@ -61,20 +61,22 @@ def build_test(
     return estimate.p_at(above if estimate.value <= above else below), FAILS
 
 
-def decide_claims(tests_by_claim: Sequence[Tests]) -> list[tuple[float | None, str]]:
-    """Return the p and verdict of each claim, with p adjusted for all tests by Holm's method.
+def decide_claims(claims: Sequence[Any]) -> list[Any]:
+    """Return claims, which have tests, with their p and verdict.
 
-    The first test of a claim with p <= 0.05 decides. If there is none the claim is open, with the p
-    of its first test. A claim without tests has no p and is untested.
+    p is adjusted for the tests of all claims by Holm's method. The first test of a claim with
+    p <= 0.05 decides. If there is none the claim is open, with the p of its first test. A claim
+    without tests has no p and is untested.
     """
-    adjusted_ps = iter(adjust_by_holm([p for tests in tests_by_claim for p, _ in tests]))
-    decisions: list[tuple[float | None, str]] = []
-    for tests in tests_by_claim:
-        adjusted = [(float(next(adjusted_ps)), verdict) for _, verdict in tests]
+    adjusted_ps = iter(adjust_by_holm([p for claim in claims for p, _ in claim.tests]))
+    decided_claims = []
+    for claim in claims:
+        adjusted = [(float(next(adjusted_ps)), verdict) for _, verdict in claim.tests]
         significant = [(p, verdict) for p, verdict in adjusted if p <= 1 - CONFIDENCE_LEVEL]
         undecided = (adjusted[0][0], OPEN) if adjusted else (None, UNTESTED)
-        decisions.append(significant[0] if significant else undecided)
-    return decisions
+        p, verdict = significant[0] if significant else undecided
+        decided_claims.append(replace(claim, p=p, verdict=verdict))
+    return decided_claims
 
 
 def count_verdicts(verdicts: Iterable[str]) -> dict[str, str]:
@@ -117,10 +119,7 @@ class Evidence:
     """A row of the table of claims: what the runs, and the paper, say about a claim.
 
     Args:
-        estimate: computed from the runs.
         show: prints the estimate and the paper's value.
-        paper_value: None if the paper has no value.
-        sources: the values of the runs from which the estimate is computed.
         p: adjusted by Holm's method.
     """
 
@@ -209,12 +208,7 @@ class PaperClaim:
     def _compare(
         self, runs: BenchmarkRuns, column: Column, ours: str, reference: str, suffix: str = ""
     ) -> Evidence:
-        """Return the row of a paired comparison of two algorithms in one metric.
-
-        Args:
-            column: the metric.
-            suffix: text that is added to the row's label.
-        """
+        """Return the row of a paired comparison of two algorithms in the metric of a column."""
         comparison = Comparison(runs, column, ours, reference)
         is_accuracy = column.metric.startswith(pairs.PASS_AT)
         title = f" {column.title}" if is_accuracy else ""
@@ -259,11 +253,9 @@ class PaperClaim:
 def select_rapid(runs: BenchmarkRuns, preferred: str = "") -> str:
     """Return the name of the RAPID variant that a claim compares.
 
-    It is the preferred variant if the runs have it, or else their variant with the smallest H. If
-    the runs have no RAPID, it is the paper's variant with the smallest H.
-
-    Args:
-        preferred: by default the variant that is fastest on the benchmark in the paper.
+    It is the preferred variant (by default the one that is fastest on the benchmark in the paper)
+    if the runs have it, or else their variant with the smallest H. If the runs have no RAPID, it is
+    the paper's variant with the smallest H.
     """
     preferred = preferred or paper.find_best(runs.benchmark, paper.RAPIDS, "runtime")
     names = runs.rapid_algorithms
@@ -287,7 +279,7 @@ def _expand_claim(paper_numbers: Sequence[str] = ("",), **row: Any) -> list[Pape
         facts = {"baseline": labels.algorithm(BASELINE)}
         if name:
             number = paper.load_paper()["text"][name]
-            facts |= {"paper_text": number["value"], "number": paper.get_text_value(name)}
+            facts |= {"paper_text": number["value"], "number": paper.parse_number(number["value"])}
             row["benchmark"] = number.get("benchmark", "")
             facts["benchmark"] = row["benchmark"] and labels.benchmark(row["benchmark"])
         fields = {k: fill_template(v, facts) if isinstance(v, str) else v for k, v in row.items()}
@@ -310,18 +302,11 @@ def build_study_claims_table(data: ReportData, number: int) -> Table:
 def build_claims_table(
     name: str, data: ReportData, families: list[list[PaperClaim]], **arguments: Any
 ) -> Table:
-    """Return a table of claims, with a section for each family.
-
-    Args:
-        name: the name of the table in captions.yaml.
-        families: the claims; p is adjusted for all claims of a family together.
-        arguments: further arguments of `build_table`.
-    """
-    sections = []
-    for family in families:
-        rows = [row for claim in family for row in claim.collect_evidence(data)]
-        decisions = zip(rows, decide_claims([row.tests for row in rows]), strict=True)
-        sections.append([replace(row, p=p, verdict=verdict) for row, (p, verdict) in decisions])
+    """Return a table of claims, with a section for each family, whose p are adjusted together."""
+    sections = [
+        decide_claims([row for claim in family for row in claim.collect_evidence(data)])
+        for family in families
+    ]
     all_rows = [row for section in sections for row in section]
     ps = [p for row in all_rows for p, _ in row.tests]
     columns = {

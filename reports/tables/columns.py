@@ -25,10 +25,17 @@ from reports.formats import Format
 from reports.report_data import UNRANKED_RUNTIME, ReportData
 from reports.statistics import pairs
 from reports.statistics.estimates import Estimate, correlate
-from reports.statistics.summary import mark_best
 from reports.tables.layout import build_table
 from reports.tables.notes import collect_run_facts, collect_sft_facts, render_notes
-from reports.tables.table import MISSING, NOT_APPLICABLE, Cell, Source, Table, format_interval
+from reports.tables.table import (
+    MISSING,
+    NOT_APPLICABLE,
+    Cell,
+    Mark,
+    Source,
+    Table,
+    format_interval,
+)
 
 # Algorithms with fewer runs are not compared with the best, because a test would hardly ever be
 # significant.
@@ -118,17 +125,8 @@ class Column:
     choose_format: Callable[[Iterable[float]], Format] | None = None
     is_ranked: Callable[[str, pd.DataFrame], bool] = applies_to_all
 
-    @property
-    def unranked(self) -> "Column":
-        """A copy of the column that ranks no values."""
-        return replace(self, best="")
-
     def build_cell(self, runs: pd.DataFrame) -> Cell:
-        """Return a cell with the mean and standard deviation over the runs that have the metric.
-
-        Args:
-            runs: of one algorithm, one for each seed.
-        """
+        """Return a cell with mean and standard deviation over those runs that have the metric."""
         values = runs[self.metric].dropna()
         n, mean = len(values), values.mean()
         reason, sources = self.describe_caveats(runs), self.list_sources(runs)
@@ -147,11 +145,7 @@ class Column:
         )
 
     def build_cells(self, runs: pd.DataFrame, algorithms: list[str]) -> list[Cell]:
-        """Return a cell for each algorithm, with marks for the best, the runner-up and ties.
-
-        Args:
-            runs: of all algorithms, on one benchmark.
-        """
+        """Return a cell for each algorithm, with marks for the best, the runner-up and ties."""
         by_name = {name: runs[runs.algorithm == name] for name in algorithms}
         means = [part[self.metric].mean() for part in by_name.values()]
         if self.choose_format:
@@ -164,7 +158,7 @@ class Column:
         if not self.best:
             return cells
         ranked_means = [
-            remove_rounding_errors(mean)
+            float(f"{mean:.9g}")  # without rounding errors, so that equal means tie
             if self.applies(name) and self.is_ranked(name, runs)
             else None
             for name, mean in zip(algorithms, means, strict=True)
@@ -216,11 +210,7 @@ class Column:
     def list_sources(
         self, runs: pd.DataFrame, label: Callable = lambda run: f"seed {run['seed']}"
     ) -> tuple[Source, ...]:
-        """Return the value of each run with the file that it is from.
-
-        Args:
-            label: returns the name of a run.
-        """
+        """Return the value of each run, with the run's label and the file that it is from."""
         return tuple(
             Source(
                 label(run),
@@ -231,9 +221,15 @@ class Column:
         )
 
 
-def remove_rounding_errors(value: float) -> float:
-    """Return a mean with nine significant digits, so that equal means tie."""
-    return float(f"{value:.9g}")
+def mark_best(values: Sequence[float | None], higher_is_better: bool) -> list[Mark]:
+    """Return the mark of each value of a column; None is not ranked.
+
+    Equal values share a mark. If two are best there is no runner-up, as in the paper. Nothing is
+    marked if there are fewer than two values, or if all are equal.
+    """
+    ranks = pd.Series(values).rank(method="min", ascending=not higher_is_better)
+    names = {1: "best", 2: "runner-up"} if ranks.nunique() > 1 else {}
+    return [names.get(rank, "") for rank in ranks]
 
 
 def explain_missing_runs(runs: pd.DataFrame, metrics: Sequence[str]) -> str:
@@ -272,6 +268,7 @@ RUNTIME = Column(
     is_ranked=_is_runtime_ranked,
 )
 TIME = replace(RUNTIME, title="Time")
+UNRANKED_TIME = replace(TIME, best="")
 STALENESS = Column(
     METRICS["staleness"].label,
     "staleness",
@@ -338,11 +335,7 @@ class Block:
 
 
 def build_blocks(data: ReportData, columns: Callable[[str], list[Column]]) -> list[Block]:
-    """Return a block of columns for each benchmark, with the main model.
-
-    Args:
-        columns: returns the columns for the name of a benchmark.
-    """
+    """Return a block of columns for each benchmark (by its name), with the main model."""
     params = data.params
     return [
         Block(data.label_benchmark(name), name, params.tables.main.model, columns(name))
@@ -359,13 +352,9 @@ def build_algorithm_table(
     flat: bool = False,
     **facts,
 ) -> Table:
-    """Return a table with a row for each algorithm.
+    """Return a table with a row for each algorithm, by name in `row_labels`.
 
-    Args:
-        row_labels: algorithm -> label of its row.
-        blocks: the groups of columns.
-        flat: whether each block is a single column, whose title is that of the block.
-        facts: further variables of the table's texts.
+    If it is flat, each block is a single column, whose title is that of the block.
     """
     frame = data.frame
     frame = frame[frame.algorithm.isin(row_labels) & frame.seed.isin(seeds)]

@@ -140,13 +140,11 @@ def judge_hypotheses(data: ReportData, studies: Sequence[StudyRuns]) -> list[Hyp
                 estimate = pairs.estimate_contrast(terms, hypothesis.metric, clusters)
             undecided.append(HypothesisTest(hypothesis, study, estimate))
     alpha = (1 - CONFIDENCE_LEVEL) / count_tests(data.params)
-    decisions = decide_claims([test.tests for test in undecided])
-    tests = []
-    for test, (p, verdict) in zip(undecided, decisions, strict=True):
-        distance = None
+    tests = decide_claims(undecided)
+    for position, test in enumerate(tests):
         if test.tests and test.estimate.error:
             distance = compute_detectable_difference(test.estimate, alpha)
-        tests.append(replace(test, p=p, verdict=verdict, detectable_distance=distance))
+            tests[position] = replace(test, detectable_distance=distance)
     return tests
 
 

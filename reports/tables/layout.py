@@ -24,11 +24,7 @@ def apply_by_row(build_cell: Callable[[Any], Cell]) -> ColumnFunction:
 
 
 def single_group(columns: dict[str, Callable[[Any], Cell]], heading: str = "") -> ColumnGroups:
-    """Return a single group of columns.
-
-    Args:
-        columns: title of a column -> function that makes the cell of a row.
-    """
+    """Return a single group of columns, by title: functions that make the cell of a row."""
     return {heading: {title: apply_by_row(build_cell) for title, build_cell in columns.items()}}
 
 

@@ -41,12 +41,7 @@ def fill_template(template: str, facts: dict[str, Any]) -> str:
 
 
 def render_notes(notes: Iterable[str], facts: dict[str, Any]) -> list[str]:
-    """Return the rendered notes without the empty ones.
-
-    Args:
-        notes: templates, or names of the shared notes of `load_descriptions`.
-        facts: variables of the templates.
-    """
+    """Return the rendered notes (templates, or names of shared notes) without the empty ones."""
     sentences = []
     for note in notes:
         template = load_descriptions()["notes"].get(note, note)
@@ -61,11 +56,7 @@ def render_notes(notes: Iterable[str], facts: dict[str, Any]) -> list[str]:
 
 
 def collect_run_facts(runs: pd.DataFrame) -> dict[str, Any]:
-    """Return the facts about runs that notes state.
-
-    Args:
-        runs: rows of the data frame of `collect_runs`.
-    """
+    """Return the facts about runs (rows of `collect_runs`) that notes state."""
     trained, evaluated = runs[runs.no_summary_reason == ""], runs[runs.samples.notna()]
     benchmarks = list(evaluated.groupby("label", sort=False))
     return {
@@ -112,11 +103,7 @@ def collect_origin_facts(hardware: Iterable[str], commits: Iterable[str]) -> dic
 
 
 def collect_waiver_facts(waivers: Sequence[set[str]]) -> dict[str, Any]:
-    """Return how many jobs were allowed to run without a sandbox layer, and the keys that did so.
-
-    Args:
-        waivers: for each job, the keys of `grading` in params.yaml that allowed it.
-    """
+    """Return how many jobs the keys of `grading` let run without a sandbox layer, and the keys."""
     keys = sorted(set().union(*waivers))
     return {
         "results": len(waivers),
@@ -148,10 +135,7 @@ def collect_sft_facts(runs: pd.DataFrame) -> dict[str, Any]:
 
 
 def _describe_ungraded(runs: pd.DataFrame) -> list[str]:
-    """Return a text for each run and stage in which completions have no verdict.
-
-    It has the number of these completions. They have no verdict because the grader died on them.
-    """
+    """Return how many completions have no verdict, as the grader died, for each run and stage."""
     return [
         f"{reasons[INFRASTRUCTURE]} of {sum(reasons.values())} {stage} of "
         f"{labels.algorithm(run.algorithm)} on {run.label} ({run.model}, seed {run.seed})"

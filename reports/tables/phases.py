@@ -15,7 +15,7 @@ import pandas as pd
 from rapid.algorithms import PG
 from rapid.artifacts.runs import PHASES
 from reports import formats, labels
-from reports.outcomes import FieldOutcomes, select_same_hardware
+from reports.outcomes import FieldOutcomes
 from reports.tables.layout import build_table, single_group
 from reports.tables.notes import collect_run_facts
 from reports.tables.standings import rank_algorithms
@@ -49,11 +49,9 @@ def build_phases_table(outcomes: FieldOutcomes, number: int) -> Table:
 
 
 def predict_ratio(ours: pd.DataFrame, pg: pd.DataFrame, share: float | None = None) -> float:
-    """Return the time of an algorithm divided by PG's.
+    """Return the time of an algorithm divided by PG's, from runs of both with the same seeds.
 
-    Args:
-        ours, pg: rows of both algorithms in the data frame of `collect_runs`, for the same seeds.
-        share: share of sampling in PG's time; None for the share that it has in these runs.
+    `share` is the share of sampling in PG's time; None stands for the one of these runs.
     """
     sampling, total = ours[SAMPLING].mean(), ours[TOTAL].mean()
     pg_sampling, pg_total = pg[SAMPLING].mean(), pg[TOTAL].mean()
@@ -70,13 +68,9 @@ def _build_share_cell(outcomes: FieldOutcomes, phase: str, name: str) -> Cell:
 
 
 def _build_ratio_cell(outcomes: FieldOutcomes, share: float | None, name: str) -> Cell:
-    ours, pg = outcomes.outcomes[name], outcomes.outcomes[PG.name]
-    our_seeds, pg_seeds = (outcome.runs.dropna(subset=[TOTAL]).seed for outcome in (ours, pg))
-    shared_seeds = pd.Index(our_seeds).intersection(pg_seeds)
-    seeds = select_same_hardware(shared_seeds, ours, pg)
-    if seeds.empty:
+    our_runs, pg_runs = outcomes.pair_runs(name, PG.name)
+    if our_runs.empty:
         return Cell(MISSING, reason=NO_PAIR)
-    our_runs, pg_runs = (outcome.runs[outcome.runs.seed.isin(seeds)] for outcome in (ours, pg))
     if share is not None and not pg_runs[SAMPLING].sum():
         return Cell(MISSING, reason=f"{labels.algorithm(PG.name)}'s runs have no sampling time")
     return Cell(formats.ratio(predict_ratio(our_runs, pg_runs, share)))

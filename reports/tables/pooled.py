@@ -5,7 +5,6 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from functools import partial
 from itertools import chain
 
 import numpy as np
@@ -26,15 +25,8 @@ from reports.tables.layout import build_table, single_group
 from reports.tables.standings import count_runs, rank_algorithms
 from reports.tables.table import MISSING, Cell, Table
 
-# Title of an analysis -> function that selects its end points from all analyses of a field.
-ANALYSES: dict[str, Callable[[FieldAnalyses], FieldOutcomes]] = {
-    "Pooled": lambda field: field.pooled,
-    "Over seeds": lambda field: field.over_seeds,
-    "Earlier": lambda field: field.earlier,
-    "Latest": lambda field: field.latest,
-    "Clustered": lambda field: field.clustered,
-    "Other target": lambda field: field.other_target,
-}
+# Titles of the analyses: their names in `FieldAnalyses` in words.
+ANALYSES = ("Pooled", "Over seeds", "Earlier", "Latest", "Clustered", "Other target")
 # Title of an analysis -> benchmark -> its claims, as the analysis judges them.
 ClaimsByAnalysis = dict[str, dict[str, list[JudgedClaim]]]
 
@@ -43,8 +35,10 @@ def build_tables(fields: list[FieldAnalyses]) -> list[Table]:
     """Return all tables: claims, other analyses of the claims, target accuracies, and profiles."""
     data = fields[0].latest.data
     judged_claims = {
-        title: group_by_benchmark(judge_claims([select(field) for field in fields]))
-        for title, select in ANALYSES.items()
+        title: group_by_benchmark(
+            judge_claims([getattr(field, title.lower().replace(" ", "_")) for field in fields])
+        )
+        for title in ANALYSES
     }
     clusters = [
         f"{len(set(field.clustered.skeletons.values()))} skeletons of "
@@ -62,7 +56,9 @@ def build_tables(fields: list[FieldAnalyses]) -> list[Table]:
         for field in fields:
             benchmark = field.latest.benchmark
             columns = {
-                title: partial(_apply_to_row, build_cell, by_benchmark[benchmark])
+                title: lambda row, build_cell=build_cell, claims=by_benchmark[benchmark]: (
+                    build_cell(claims[row])
+                )
                 for title, by_benchmark in judged_claims.items()
             }
             claims = judged_claims["Pooled"][benchmark]
@@ -82,12 +78,6 @@ def build_tables(fields: list[FieldAnalyses]) -> list[Table]:
     for field in fields:
         tables.append(_build_profile_table(field, len(tables) + 1))
     return tables
-
-
-def _apply_to_row(
-    build_cell: Callable[[JudgedClaim], Cell], claims: list[JudgedClaim], row: int
-) -> Cell:
-    return build_cell(claims[row])
 
 
 def _build_verdict_cell(claim: JudgedClaim) -> Cell:
@@ -120,16 +110,16 @@ def _build_counts_table(
 
 def _build_target_table(fields: list[FieldAnalyses], number: int) -> Table:
     """Return the table of target accuracies, and of the chance to reach them without learning."""
-    columns: dict[str, Callable[[FieldAnalyses], Cell]] = {
+    latest = [field.latest for field in fields]
+    columns: dict[str, Callable[[FieldOutcomes], Cell]] = {
         "Start": lambda field: Cell(
             formats.percent(field.test_target.start), formats.percent(field.test_target.noise)
         ),
-        "Target": lambda field: Cell(formats.percent(field.latest.target_accuracy)),
+        "Target": lambda field: Cell(formats.percent(field.target_accuracy)),
         "Chance": lambda field: Cell(formats.p_value(field.test_target.chance_at_set_target)),
         "Target on the test problems": lambda field: Cell(formats.percent(field.test_target.level)),
         "Chance of that target": lambda field: Cell(formats.p_value(field.test_target.chance)),
     }
-    latest = [field.latest for field in fields]
     start = latest[0].data.params.training.start
     evaluations = [
         f"{outcomes.select_runs(start)[METRIC].count()} on {outcomes.label}" for outcomes in latest
@@ -137,7 +127,7 @@ def _build_target_table(fields: list[FieldAnalyses], number: int) -> Table:
     return build_table(
         "target",
         latest[0].data,
-        [[(field.latest.label, field) for field in fields]],
+        [[(field.label, field) for field in latest]],
         single_group(columns),
         [outcomes.benchmark for outcomes in latest],
         number,

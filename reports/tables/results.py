@@ -1,12 +1,8 @@
 """The paper's Tables 1 to 4, and Table 10, peak memory.
 
-1. `build_main_table`          all algorithms on all benchmarks, with one model
-2. `build_families_table`      several models on one benchmark
-3. `build_staleness_table`     RAPID at several H (optimizer steps per inference batch)
-4. `build_correlations_table`  correlations of H with accuracy, runtime and staleness
-
-All values are computed from the data frame of `collect_runs`. The parameters determine only which
-rows and columns a table has. A cell without a value has an em dash and a footnote with the reason.
+H is the number of optimizer steps per inference batch. All values are computed from the data frame
+of `collect_runs`; the parameters determine only which rows and columns a table has. A cell without
+a value has an em dash and a footnote with the reason.
 """
 
 import pandas as pd
@@ -103,7 +99,7 @@ def build_correlations_table(data: ReportData) -> Table | None:
         single_group(cells),
         ratios=data.params.tables.staleness.H,
         seeds=data.params.tables.main.seeds,
-        column_notes=render_column_notes([columns.TIME.unranked, columns.STALENESS], all_runs, []),
+        column_notes=render_column_notes([columns.UNRANKED_TIME, columns.STALENESS], all_runs, []),
         **collect_run_facts(all_runs),
     )
 

@@ -76,16 +76,14 @@ def build_versions_table(data: ReportData) -> Table:
     packages = dict.fromkeys(name for manifest in manifests for name in manifest.versions)
     stages = {"distill": "distillations", "train": "training runs", "evaluate": "evaluations"}
 
-    def build_version_cell(package: str) -> Cell:
-        return _build_value_cell(
-            data.manifests, lambda manifest: manifest.versions.get(package, ABSENT)
-        )
+    def read_version(manifest: JobManifest, package: str) -> Any:
+        return manifest.versions.get(package, ABSENT)
 
     return build_table(
         "versions",
         data,
         [[(name, name) for name in packages]],
-        single_group({"Version": build_version_cell}),
+        single_group({"Version": partial(_build_value_cell, data.manifests, read_version)}),
         counts=[
             f"{sum(manifest.stage == stage for manifest in manifests)} {name}"
             for stage, name in stages.items()
@@ -101,35 +99,28 @@ def build_versions_table(data: ReportData) -> Table:
 def _build_manifest_rows(
     keys: dict[str, str], stage: str = "train", algorithm: Algorithm | None = None
 ) -> list[tuple[str, RowFunction]]:
-    """Return a row for each title, with its value in the manifests.
+    """Return a row for each title, with the value that this key has in the specs of manifests.
 
-    Args:
-        keys: title -> key of the value in a manifest's spec.
-        stage: the stage of the jobs whose manifests are read.
-        algorithm: the algorithm of these jobs; None stands for all RL algorithms.
+    The manifests are those of a stage's jobs of an algorithm; None stands for all RL algorithms.
     """
 
-    def read_value(key: str, manifest: JobManifest) -> Any:
+    def read_value(manifest: JobManifest, key: str) -> Any:
         name = manifest.get_spec_value("run.algorithm") or ""
         is_selected = algorithm.matches_name(name) if algorithm else not SFT.matches_name(name)
         if manifest.stage != stage or not is_selected:
             return ABSENT
         return manifest.get_spec_value(key, ABSENT)
 
-    def build_cell(key: str, _: ProblemSource, manifests: dict[str, JobManifest]) -> Cell:
-        return _build_value_cell(manifests, partial(read_value, key))
-
-    return [(title, partial(build_cell, key)) for title, key in keys.items()]
+    return [
+        (title, lambda _, manifests, key=key: _build_value_cell(manifests, read_value, key))
+        for title, key in keys.items()
+    ]
 
 
 def _build_benchmark_table(
     name: str, data: ReportData, sections: list[list[tuple[str, RowFunction]]]
 ) -> Table:
-    """Return a table with a column for each benchmark.
-
-    Args:
-        sections: the rows, as (label, function), in sections with a horizontal line between them.
-    """
+    """Return a table with a column for each benchmark."""
     columns = {}
     for benchmark, source in data.problems.items():
         manifests = {
@@ -137,23 +128,18 @@ def _build_benchmark_table(
             for path, manifest in data.manifests.items()
             if benchmark in map(manifest.get_spec_value, ("run.benchmark", "benchmark"))
         }
-        columns[source.label] = partial(_call_row, source, manifests)
+        columns[source.label] = lambda build_cell, arguments=(source, manifests): build_cell(
+            *arguments
+        )
     return build_table(name, data, sections, single_group(columns))
-
-
-def _call_row(source: ProblemSource, manifests: dict[str, JobManifest], row: RowFunction) -> Cell:
-    return row(source, manifests)
 
 
 def _build_problem_cell(
     describe: Callable[[ProblemSource], str], source: ProblemSource, _: dict[str, JobManifest]
 ) -> Cell:
-    """Return a cell about a source of problems.
+    """Return a cell about a source of problems, with the first digits of digests and commits.
 
-    The cell shows the first digits of a digest or commit. A click in report.html shows all digits.
-
-    Args:
-        describe: returns the text of the cell, with all digits.
+    A click in report.html shows the text with all digits, which `describe` returns.
     """
     if source.prepared is None:
         return Cell(MISSING, reason=NOT_PREPARED)
@@ -169,15 +155,10 @@ def _describe_part(source: ProblemSource, part: str) -> str:
 
 
 def _build_value_cell(
-    manifests: dict[str, JobManifest], read_value: Callable[[JobManifest], Any]
+    manifests: dict[str, JobManifest], read_value: Callable[[JobManifest, str], Any], key: str
 ) -> Cell:
-    """Return a cell with the value in these manifests, or with all values if they differ.
-
-    Args:
-        manifests: by path.
-        read_value: returns a manifest's value, or ABSENT.
-    """
-    values = {path: read_value(manifest) for path, manifest in manifests.items()}
+    """Return a cell with the value in these manifests, or with all values if they differ."""
+    values = {path: read_value(manifest, key) for path, manifest in manifests.items()}
     values = {path: value for path, value in values.items() if value is not ABSENT}
     if not values:
         return Cell(MISSING, reason=NO_MANIFEST)

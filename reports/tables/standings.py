@@ -1,38 +1,24 @@
-"""The ranks of the arena's algorithms, and the table of all algorithms of a field.
+"""The ranks of the arena's algorithms, and the table of a field, which compares all with PG."""
 
-A field of the arena has the algorithms that are compared on one benchmark. All are compared with
-policy gradient, PG.
-"""
-
+import math
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from rapid.algorithms import PG
 from rapid.config.arena import EndPoint
 from reports import formats, labels
 from reports.formats import Format
-from reports.outcomes import (
-    METRIC,
-    FieldOutcomes,
-    Outcome,
-    compare,
-    compute_mean_accuracies,
-    list_fields,
-    select_same_hardware,
-)
-from reports.report_data import ReportData
+from reports.outcomes import METRIC, FieldOutcomes, compute_mean_accuracies
 from reports.statistics import pairs, resampled, times
 from reports.statistics.estimates import Estimate
 from reports.tables.layout import build_table, single_group
 from reports.tables.notes import collect_run_facts, render_notes
 from reports.tables.table import MISSING, NOT_APPLICABLE, Cell, Table, build_estimate_cell
-from reports.tables.target import describe_target, format_target_accuracy
 
 REFERENCE = labels.algorithm(PG.name)
 
@@ -56,12 +42,12 @@ def describe_rank(outcomes: FieldOutcomes, name: str) -> str:
     return " ".join(render_notes(["rank"], facts))
 
 
-def describe_new_ranks(data: ReportData) -> str:
+def describe_new_ranks(fields: Sequence[FieldOutcomes]) -> str:
     """Return sentences on the ranks of new algorithms (`arena.only`) among an earlier arena's."""
     return " ".join(
         f"{describe_rank(outcomes, name)} Its learning rate was set by the user, not tuned."
-        for outcomes in list_fields(data)
-        for name in data.params.arena.only
+        for outcomes in fields
+        for name in outcomes.data.params.arena.only
         if name != PG.name and name in outcomes.field.rates
     )
 
@@ -84,6 +70,9 @@ def rank_algorithms(outcomes: FieldOutcomes) -> list[str]:
 
 # All algorithms of a field ------------------------------------------------------------------------
 
+# Returns the value of a column from the end points of a field and the name of an algorithm.
+EstimateFunction = Callable[[FieldOutcomes, str], Estimate | None]
+
 
 @dataclass(frozen=True)
 class StandingColumn:
@@ -92,64 +81,61 @@ class StandingColumn:
     Args:
         title: {target} stands for the target accuracy in percent.
         show: prints the estimate.
-        estimate: returns the column's value from the end points of an algorithm and of PG.
+        estimate: returns the value of an algorithm.
         is_comparison: whether the value compares an algorithm with PG. If so, PG has no value.
     """
 
     title: str
     show: Format
-    estimate: Callable[[Outcome, Outcome], Estimate | None]
+    estimate: EstimateFunction
     is_comparison: bool = True
 
     def build_cell(self, outcomes: FieldOutcomes, name: str) -> Cell:
         """Return the cell of an algorithm; a dash if there are fewer than two runs of it or PG."""
-        outcome, reference = outcomes.outcomes[name], outcomes.outcomes[PG.name]
-        if len(outcome.seconds) < 2 or len(reference.seconds) < 2:
+        if min(len(outcomes.outcomes[key].seconds) for key in (name, PG.name)) < 2:
             return Cell(MISSING, reason="fewer than two runs have a curve")
         if self.is_comparison and name == PG.name:
             return Cell(NOT_APPLICABLE)
-        estimate = self.estimate(outcome, reference)
+        estimate = self.estimate(outcomes, name)
         if estimate is None and not self.is_comparison:
             return Cell(NOT_APPLICABLE)
         return build_estimate_cell(self.show, estimate, "no seed has runs of both")
 
 
-def _compare_by(end_point: EndPoint) -> Callable[[Outcome, Outcome], Estimate]:
-    """Return the function that compares two algorithms by an end point."""
-    return lambda outcome, reference: compare(outcome, reference, end_point)
+def _compare_by(end_point: EndPoint) -> EstimateFunction:
+    """Return the function that compares an algorithm with PG by an end point."""
+    return lambda outcomes, name: outcomes.compare(name, PG.name, end_point)
 
 
-def _average(metric: str) -> Callable[[Outcome, Outcome], Estimate | None]:
+def _average(metric: str) -> EstimateFunction:
     """Return the function that averages a metric over an algorithm's runs."""
 
-    def estimate(outcome: Outcome, _: Outcome) -> Estimate | None:
-        mean = outcome.runs[metric].mean()
+    def estimate(outcomes: FieldOutcomes, name: str) -> Estimate | None:
+        mean = outcomes.outcomes[name].runs[metric].mean()
         return None if np.isnan(mean) else Estimate(mean)
 
     return estimate
 
 
-def _estimate_median_seconds(outcome: Outcome, _: Outcome) -> Estimate:
+def _estimate_median_seconds(outcomes: FieldOutcomes, name: str) -> Estimate:
+    outcome = outcomes.outcomes[name]
     hardware = set(outcome.runs.get("hardware", ())) - {""}  # a missing run has ""
     if len(hardware) > 1:
         return Estimate(None, reason=f"runs on {len(hardware)} kinds of hardware")
     return times.median_time(outcome.seconds)
 
 
-def _estimate_accuracy(outcome: Outcome, _: Outcome) -> Estimate:
-    return resampled.interquartile_mean(compute_mean_accuracies(outcome))
+def _estimate_accuracy(outcomes: FieldOutcomes, name: str) -> Estimate:
+    return resampled.interquartile_mean(compute_mean_accuracies(outcomes.outcomes[name]))
 
 
-def _estimate_probability_of_improvement(outcome: Outcome, reference: Outcome) -> Estimate:
-    accuracies = map(compute_mean_accuracies, (outcome, reference))
-    return resampled.probability_of_improvement(*accuracies)
+def _estimate_probability_of_improvement(outcomes: FieldOutcomes, name: str) -> Estimate:
+    both = (outcomes.outcomes[key] for key in (name, PG.name))
+    return resampled.probability_of_improvement(*map(compute_mean_accuracies, both))
 
 
-def _estimate_runtime_ratio(outcome: Outcome, reference: Outcome) -> Estimate | None:
-    shared_seeds = pd.Index(outcome.runs.seed).intersection(reference.runs.seed)
-    seeds = select_same_hardware(shared_seeds, outcome, reference)
-    runs = outcome.runs[outcome.runs.seed.isin(seeds)]
-    return pairs.estimate_ratio(runs, reference.runs, "runtime")
+def _estimate_runtime_ratio(outcomes: FieldOutcomes, name: str) -> Estimate | None:
+    return pairs.estimate_ratio(*outcomes.pair_runs(name, PG.name), "runtime")
 
 
 def _format_seconds(seconds: float) -> str:
@@ -173,9 +159,9 @@ STANDINGS = [
 def _build_pass_at_column(k: int) -> StandingColumn:
     """Return the column of pass@k, which the record of an earlier arena does not have."""
 
-    def estimate(outcome: Outcome, _: Outcome) -> Estimate | None:
-        has_scores = "scores" in outcome.runs
-        return pairs.estimate_accuracy(outcome.runs, f"pass@{k}") if has_scores else None
+    def estimate(outcomes: FieldOutcomes, name: str) -> Estimate | None:
+        runs = outcomes.outcomes[name].runs
+        return pairs.estimate_accuracy(runs, f"pass@{k}") if "scores" in runs else None
 
     return StandingColumn(f"Pass@{k}", formats.percent, estimate, False)
 
@@ -197,18 +183,32 @@ def build_standings_table(outcomes: FieldOutcomes, number: int) -> Table:
         single_group(columns),
         [outcomes.benchmark],
         number,
-        target=describe_target(outcomes),
+        target=_describe_target(outcomes),
         **count_runs({name: len(outcome.seconds) for name, outcome in outcomes.outcomes.items()}),
         **collect_run_facts(outcomes.select_runs(outcomes.field.run_name(PG.name))),
     )
 
 
-def count_runs(counts: Mapping[str, int]) -> dict[str, Any]:
-    """Return the number of runs that most algorithms have, and the exceptions, for a note.
+def format_target_accuracy(outcomes: FieldOutcomes) -> str:
+    """Return the target accuracy in percent, without the sign; a dash if there are no runs yet."""
+    target = outcomes.target_accuracy
+    return MISSING if math.isnan(target) else f"{100 * target:g}"
 
-    Args:
-        counts: number of runs by algorithm.
-    """
+
+def _describe_target(outcomes: FieldOutcomes) -> dict[str, str]:
+    """Return facts about a target accuracy that is not in the parameters; {} if it is."""
+    target = outcomes.test_target if outcomes.field.reach is None else None
+    if target is None or math.isnan(target.level):
+        return {}
+    return {
+        "start": formats.percent(target.start),
+        "noise": MISSING if math.isnan(target.noise) else formats.percent(target.noise),
+        "chance": MISSING if math.isnan(target.chance) else formats.p_value(target.chance),
+    }
+
+
+def count_runs(counts: Mapping[str, int]) -> dict[str, Any]:
+    """Return the number of runs that most algorithms have, and the exceptions, for a note."""
     ((usual_count, _),) = Counter(counts.values()).most_common(1)
     return {
         "usual_count": usual_count,

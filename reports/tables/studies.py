@@ -1,15 +1,9 @@
 """The tables of the studies, which are ablations (docs/studies.md).
 
 A study compares variants of an algorithm on one benchmark with the first of these variants.
-
-1. `build_variants_table`  accuracy, its difference from the first variant, runtime, staleness,
-                           clipping, memory
-2. `build_times_table`     training time until each of several levels of accuracy
-
-They are followed by the table of preregistered hypotheses (`reports.tables.hypotheses`) and by
-that of the claims of the paper that only studies can test (`reports.tables.claims`).
 """
 
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -74,12 +68,14 @@ class DifferenceColumn(Column):
 def build_variants_table(data: ReportData, study: StudyRuns, number: int) -> Table:
     """Return a table with a row for each variant."""
     benchmark = study.runs.benchmark
-    accuracies = [column.unranked for column in list_accuracy_columns(data.params, benchmark)]
+    accuracies = [
+        replace(column, best="") for column in list_accuracy_columns(data.params, benchmark)
+    ]
     shown_columns = [
         *accuracies,
         DifferenceColumn("Difference", study.metric, accuracies[0].show),
         *(columns.DIVERSITY if data.params.evaluation.diversity else []),
-        columns.TIME.unranked,
+        columns.UNRANKED_TIME,
         columns.STALENESS,
         columns.CLIPPED,
         columns.MEMORY,

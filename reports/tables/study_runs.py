@@ -23,7 +23,6 @@ class StudyRuns:
         start: algorithm whose trained model the runs start from.
         untrained: rows of this start model in the data frame.
         metric: the first pass@k of the benchmark.
-        root: the folder that contains runs/ and evaluations/.
         sweep: the parameter by whose value a figure shows the variants; "" for none.
     """
 

@@ -2,25 +2,20 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 from rapid.benchmarks.problem_source import ProblemSource, describe_sources
 from reports.formats import Format
 from reports.statistics.estimates import Estimate
-from reports.statistics.summary import Mark
 
 MISSING = "\N{EM DASH}"
 NOT_APPLICABLE = "N/A"
+Mark = Literal["", "best", "runner-up"]
 
 
 @dataclass(frozen=True)
 class Source:
-    """A value from which a cell was computed.
-
-    Args:
-        label: name of the run.
-        text: the value, as text.
-        path: path of the file that has the value, relative to the root.
-    """
+    """A value of a run, from which a cell was computed, and its file below the root."""
 
     label: str
     text: str
@@ -72,11 +67,9 @@ class Group:
 
 @dataclass(frozen=True)
 class Row:
-    """A row of a table.
+    """A row of a table, with the cells of each group of columns.
 
-    Args:
-        cells: the cells of each group of columns.
-        starts_section: whether a horizontal line stands above the row.
+    A horizontal line stands above a row that starts a section.
     """
 
     label: str
@@ -160,13 +153,7 @@ def build_estimate_cell(
     extra_lines: tuple[str, ...] = (),
     **fields,
 ) -> Cell:
-    """Return a cell with an estimate, and below it its interval and further lines.
-
-    Args:
-        missing_reason: footnote of the cell if there is no estimate.
-        extra_lines: the further lines.
-        fields: other fields of the cell.
-    """
+    """Return a cell with an estimate, its interval and further lines, or with a missing reason."""
     if estimate is None or estimate.value is None:
         return Cell(MISSING, reason=estimate.reason if estimate else missing_reason)
     lines = (format_interval(show, estimate), *extra_lines)

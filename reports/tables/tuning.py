@@ -24,12 +24,9 @@ def build_trial_tables(data: ReportData) -> list[Table]:
 
 
 def build_recorded_tables(data: ReportData, number: int) -> list[Table]:
-    """Return a table for each benchmark, from the trials that `reports.tuning` recorded in a file.
+    """Return a table for each benchmark, from the file of `reports.tuning` if it exists.
 
-    If the file does not exist, there is no table.
-
-    Args:
-        number: the number of the first table.
+    The first table has this number.
     """
     path = data.root / "experiments" / f"{data.params.name}-tuning.csv"
     return _build_tables(data, pd.read_csv(path), number) if path.is_file() else []

@@ -40,7 +40,8 @@ from reports.plots.figures import tokens
 from reports.render import tex
 from tests.conftest import ROOT, load_default_values
 from tests.reports.conftest import RunFiles, small_values
-from tests.reports.render.test_html import Reader, write_page
+from tests.reports.html_rules import Reader
+from tests.reports.render.test_html import write_page
 from tests.subprocesses import python
 from tests.training.conformance.test_resume import build_trainer
 from tests.training.loops import COMMON

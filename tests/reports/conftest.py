@@ -16,6 +16,8 @@ from rapid.benchmarks.problem_source import ProblemSource
 from rapid.config import specs
 from rapid.config.params import Params, load
 from rapid.config.specs import Run
+from reports.__main__ import main
+from reports.plots import style
 from tests.conftest import load_default_values
 
 TABLES = """
@@ -34,6 +36,7 @@ PROVENANCE = {
     "hardware": "a test processor, 2 cores",
     "commit": "0123456789abcdef0123456789abcdef01234567",
 }
+SVG = b'<svg width="72pt" height="36pt" viewBox="0 0 72 36"/>'
 MADE_PROBLEMS = ProblemSource("math", "made", "data_seed 0")
 
 
@@ -56,6 +59,23 @@ def small_values() -> dict:
 def make_run(algorithm: str, seed: int = 0, benchmark: str = "math") -> Run:
     """Return a run of the main model."""
     return Run(benchmark=benchmark, model="tiny_qwen", algorithm=algorithm, seed=seed)
+
+
+def add_arena(values: dict, rates: dict[str, float], **field) -> dict:
+    """Return parameters with an arena on MATH, in which each algorithm has two short runs."""
+    values["benchmarks"]["math"] = values["benchmarks"]["math"] | {"train": 64}
+    defaults = {"seeds": 2, "problems": 16, "snapshots": 1, "reach": 0.5, "rates": rates}
+    return values | {"arena": {"fields": {"math": defaults | field}}}
+
+
+def write_report(values: dict, root: Path, *options: str) -> Path:
+    """Write tables and report.html, with placeholders for figures; return their folder."""
+    out = root / "out"
+    files = ["--output", str(out / "tables.tex"), "--html", str(out / "report.html")]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(style, "render", lambda figure, kinds, page: dict.fromkeys(kinds, SVG))
+        assert main(["--config", json.dumps(values), "--root", str(root), *files, *options]) == 0
+    return out
 
 
 @pytest.fixture

@@ -10,24 +10,38 @@ PHRASING = {  # elements in paragraphs, buttons and captions that the page has
 }  # fmt: skip
 
 
-class Tree(HTMLParser):
-    """Collects every element as its tag and the tags of its children."""
+class Reader(HTMLParser):
+    """Collects elements with the tags of their children, visible text, links and ids."""
 
     def __init__(self, text: str):
         super().__init__()
         self.elements = [("page", [])]
-        self.open = [self.elements[0]]
+        self.parents = [self.elements[0]]  # of the next element
+        self.text, self.links, self.ids, self.targets = [], [], [], []
         self.feed(text)
+        self.close()
+
+    @property
+    def open(self) -> list[str]:
+        """The tags of the elements that are still open."""
+        return [tag for tag, _ in self.parents[1:]]
 
     def handle_starttag(self, tag, attrs):
-        element = (tag, [])
-        self.open[-1][1].append(tag)
+        attributes, element = dict(attrs), (tag, [])
+        self.links += [attributes[name] for name in ("href", "src") if name in attributes]
+        self.targets += [attributes["popovertarget"]] if "popovertarget" in attributes else []
+        self.ids += [attributes["id"]] if "id" in attributes else []
+        self.parents[-1][1].append(tag)
         self.elements.append(element)
         if tag not in VOID:
-            self.open.append(element)
+            self.parents.append(element)
 
     def handle_endtag(self, tag):
-        self.open.pop()
+        assert self.parents.pop()[0] == tag
+
+    def handle_data(self, data):
+        if not {"style", "script", "pre"} & {*self.open}:
+            self.text.append(data)
 
     def children_of(self, *tags: str) -> list[list[str]]:
         return [children for tag, children in self.elements if tag in tags]
@@ -35,7 +49,7 @@ class Tree(HTMLParser):
 
 def check_elements(page: str) -> None:
     """Check that elements stand only where they may, and that headings skip no level."""
-    tree = Tree(page)
+    tree = Reader(page)
     for children in tree.children_of("figure"):
         assert "figcaption" not in children[1:-1]
     for children in tree.children_of("details"):

@@ -18,7 +18,6 @@ SFT = RUN.model_copy(update={"algorithm": "sft"})
 
 
 def select_row(frame, run):
-    """Return the one row of a run."""
     is_row = (frame[list(run.model_dump())] == list(run.model_dump().values())).all(axis=1)
     (row,) = (row for _, row in frame[is_row].iterrows())
     return row

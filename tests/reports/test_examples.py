@@ -1,17 +1,12 @@
 """The completions that report.html shows: which they are, and that none of them is obeyed."""
 
-import json
-
 import pytest
 
 from rapid.artifacts.evaluations import ExampleCompletion
 from rapid.config.params import load
 from rapid.config.specs import BASE, list_arena_runs
-from reports.__main__ import main
-from reports.plots import style
-from tests.reports.conftest import make_run
+from tests.reports.conftest import add_arena, make_run, write_report
 from tests.reports.html_rules import check_elements
-from tests.reports.render.test_html import SVG
 
 HOSTILE = "</pre><script>alert(1)</script> & \x1b[2J {{ 7 * 7 }} \N{RIGHT-TO-LEFT OVERRIDE}"
 ANSWERS = {
@@ -22,17 +17,14 @@ ANSWERS = {
 
 
 @pytest.fixture
-def page(values, runs, monkeypatch) -> str:
-    return write_page(values, runs, monkeypatch)
+def page(values, runs) -> str:
+    return write_page(values, runs)
 
 
-def write_page(values, runs, monkeypatch, kept: int = 2) -> str:
+def write_page(values, runs, kept: int = 2) -> str:
     """Write the arena's report.html, in whose evaluations some completions are kept; return it."""
-    values["benchmarks"]["math"] = values["benchmarks"]["math"] | {"train": 64}
-    field = {"seeds": 2, "problems": 16, "snapshots": 1, "reach": 0.5}
-    field["rates"] = {"pg": 1e-4, "rapid-H4": 1e-4}
-    field["claims"] = [{"ours": "rapid-H4", "theirs": "pg", "by": "accuracy"}]
-    values = values | {"arena": {"fields": {"math": field}}}
+    claims = [{"ours": "rapid-H4", "theirs": "pg", "by": "accuracy"}]
+    values = add_arena(values, {"pg": 1e-4, "rapid-H4": 1e-4}, claims=claims)
     params = load(values)
     for run in [make_run(BASE, 1), *list_arena_runs(params)]:
         reason, text = ANSWERS[run.algorithm.partition(",")[0]]
@@ -45,11 +37,8 @@ def write_page(values, runs, monkeypatch, kept: int = 2) -> str:
         runs.write_scores(run, [8, 0], examples=shown if run.seed == 1 else [])
         if run.algorithm != BASE:
             runs.write_summary(run)
-    monkeypatch.setattr(style, "render", lambda figure, kinds, page: dict.fromkeys(kinds, SVG))
-    path = runs.root / "out" / "report.html"
-    options = ["--config", json.dumps(values), "--root", str(runs.root), "--html", str(path)]
-    assert main(["--arena", *options]) == 0
-    return path.read_text(encoding="utf-8")
+    page = write_report(values, runs.root, "--arena") / "report.html"
+    return page.read_text(encoding="utf-8")
 
 
 def test_each_problem_has_the_answer_of_each_model(page):
@@ -70,5 +59,5 @@ def test_completions_and_problems_are_escaped(page):
     assert "\x1b" not in page and "\N{RIGHT-TO-LEFT OVERRIDE}" not in page
 
 
-def test_page_without_kept_completions_has_no_such_section(values, runs, monkeypatch):
-    assert "#examples" not in write_page(values, runs, monkeypatch, kept=0)
+def test_page_without_kept_completions_has_no_such_section(values, runs):
+    assert "#examples" not in write_page(values, runs, kept=0)

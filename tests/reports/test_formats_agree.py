@@ -1,19 +1,15 @@
 """All formats of a report show the same cells: texts, marks and footnotes in the same places."""
 
-import json
 from dataclasses import replace
 
 import pytest
 
 from rapid.config import specs
 from rapid.config.params import load
-from reports.__main__ import main
-from reports.plots import style
 from tests.reports import reading
-from tests.reports.conftest import RunFiles, small_values
+from tests.reports.conftest import RunFiles, small_values, write_report
 from tests.reports.reading import PrintedTable
 
-SVG = b'<svg width="72pt" height="36pt" viewBox="0 0 72 36"/>'
 REASON = "no `lean_4` & <none>, 50 % of $x | y~"
 
 
@@ -30,13 +26,7 @@ def folder(request, tmp_path_factory):
                 runs.write_evaluation(run, status="unavailable", note=REASON)
             elif number % 6 == 1 and run.algorithm != "base":
                 runs.delete(root / run.folder / "summary.json")
-    out = root / "out"
-    arguments = ["--config", json.dumps(values), "--root", str(root)]
-    arguments += ["--output", str(out / "tables.tex"), "--html", str(out / "report.html")]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(style, "render", lambda figure, kinds, page: dict.fromkeys(kinds, SVG))
-        assert main(arguments) == 0
-    return out
+    return write_report(values, root)
 
 
 @pytest.fixture(scope="module")

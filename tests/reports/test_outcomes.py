@@ -17,7 +17,7 @@ from reports.outcomes import (
     read_recorded_outcome,
 )
 from reports.report_data import ReportData
-from tests.reports.conftest import make_run
+from tests.reports.conftest import add_arena, make_run
 
 # By seed: runtime, seconds to half of the steps, problems (of ten) solved then and at the end.
 RUNS = {
@@ -29,11 +29,8 @@ RUNS = {
 
 @pytest.fixture
 def data(values, runs):
-    values["benchmarks"]["math"] = values["benchmarks"]["math"] | {"train": 64}
-    field = {"seeds": 2, "problems": 16, "snapshots": 1, "reach": 0.5}
-    field["rates"] = dict.fromkeys(RUNS, 1e-4)
-    field["claims"] = [{"ours": "dapo", "theirs": "pg", "by": "accuracy"}]
-    params = load(values | {"arena": {"fields": {"math": field}}})
+    claims = [{"ours": "dapo", "theirs": "pg", "by": "accuracy"}]
+    params = load(add_arena(values, dict.fromkeys(RUNS, 1e-4), claims=claims))
     for seed in (1, 2):
         runs.write_scores(make_run(BASE, seed), [8] * 2 + [0] * 8)
     for run in list_arena_runs(params):

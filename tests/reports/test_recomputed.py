@@ -5,21 +5,10 @@ import json
 import pytest
 
 from rapid.config.params import load
-from reports.__main__ import main
-from reports.plots import style
 from tests.recompute import Results, compare_all, read_printed
-from tests.reports.conftest import RunFiles, small_values
+from tests.reports.conftest import RunFiles, small_values, write_report
 
-SVG = b'<svg width="72pt" height="36pt" viewBox="0 0 72 36"/>'
 COUNTS = {1: 8 * 5, 2: 2 * 4 * 3, 3: 2 * 7, 4: 3 * 4, 8: 2 * 5, 9: 8 * 3, 10: 7 * 2}
-
-
-def write_report(root, values) -> None:
-    arguments = ["--config", json.dumps(values), "--root", str(root)]
-    arguments += ["--output", str(root / "out/tables.tex"), "--html", str(root / "out/report.html")]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(style, "render", lambda figure, kinds, page: dict.fromkeys(kinds, SVG))
-        assert main(arguments) == 0
 
 
 @pytest.fixture(scope="module", params=[6, pytest.param(2, marks=pytest.mark.slow)])
@@ -32,7 +21,7 @@ def experiment(request, tmp_path_factory):
     runs.write_all(params)
     slow = root / "runs/math/tiny_qwen/dapo/seed1/summary.json"
     runs.edit(slow, lambda document: document.update(attempt=2, disturbed=True))
-    write_report(root, values)
+    write_report(values, root)
     return root, params.model_dump()
 
 

@@ -15,8 +15,8 @@ from reports.tuning import (
     find_ties,
     main,
     replace_rates,
+    score_rates,
     select_rate,
-    smooth_accuracies,
 )
 from tests.conftest import ROOT
 from tests.reports.conftest import make_run
@@ -117,7 +117,8 @@ def test_parameters_without_a_tuning_are_refused(values, tmp_path, capsys):
 )
 def test_grid_of_any_size_is_smoothed(means, smooth):
     rates = [10.0**-n for n in range(len(means), 0, -1)]
-    smoothed = smooth_accuracies(pd.DataFrame({"learning_rate": rates, "accuracy": means}))
+    trials = pd.DataFrame({"learning_rate": rates, "accuracy": means})
+    smoothed = score_rates(trials, "smoothed")
     assert dict(smoothed) == pytest.approx(dict(zip(rates, smooth, strict=True)))
 
 
@@ -219,7 +220,6 @@ def test_target_without_a_value_is_not_written(values):
     arena = load(values).arena.model_copy(update={"fields": {"math": field}})
     rows = [("math", "pg", rate, 7, rate) for rate in RATES["math"]]
     rows += [("math", "pg-H4", rate, 7, rate) for rate in RATES["math"]]
-    columns = ["benchmark", "algorithm", "learning_rate", "seed", "accuracy"]
     text = EXPERIMENT_TEMPLATE.format(*RATES_BEFORE)
-    written = replace_rates(text, arena, pd.DataFrame(rows, columns=columns))
+    written = replace_rates(text, arena, pd.DataFrame(rows, columns=COLUMNS))
     assert "reach: 0.10  # of PG" in written and "pg: 1.0e-02" in written

@@ -52,10 +52,9 @@ def figure(data: ReportData) -> Figure:
 
 
 def _find_record(data: ReportData) -> tuple[str, TokenWeights | None]:
-    """Return the record of the run with the largest H, because weights differ most from 1 there.
+    """Return path and record of the run with the largest H, whose weights differ most from 1.
 
-    Returns:
-        The path of the record below the root, and the record; "" and None if no run wrote one.
+    They are "" and None if no run wrote a record.
     """
     trained = data.frame[data.frame.algorithm != BASE]
     by_h = trained.sort_values("H", ascending=False, kind="stable")
@@ -67,10 +66,7 @@ def _find_record(data: ReportData) -> tuple[str, TokenWeights | None]:
 def place_tokens(tokens: list[str], columns: int) -> list[tuple[int, int, str]]:
     """Return the line, column and printed text of each token in the first MAX_LINES lines.
 
-    A line breaks before a token that would exceed the width, and after a newline.
-
-    Args:
-        columns: width of a line in characters.
+    A line breaks before a token that would exceed its number of columns, and after a newline.
     """
     font = FontProperties(family=["monospace"])
     line = column = 0
@@ -120,12 +116,7 @@ def _draw_tokens(record: TokenWeights, width: float):
 
 
 def _draw_token(axes: Axes, place: tuple[int, int, str], color: tuple, bar: float) -> None:
-    """Draw a token in a box of this colour, with a bar of this height above it.
-
-    Args:
-        place: line, column and text, as `place_tokens` returns them.
-        bar: height in units of the axes; below 0 it points downwards.
-    """
+    """Draw a token that `place_tokens` placed, with a bar of this height, which may be negative."""
     line, column, text = place
     y, width = -LINE * line, len(text)
     box = Rectangle((column, y - 0.5), width, 1, facecolor=color, edgecolor="white", lw=0.4)

@@ -25,7 +25,6 @@ WEIGHTS = {
 
 
 def build_figures(params, runs):
-    """Build the figures of the report."""
     return plots.build_figures("report", ReportData.read(params, runs.root))
 
 

@@ -12,7 +12,7 @@ from reports.statistics.estimates import (
     estimate_mean,
     estimate_paired_ratio,
 )
-from reports.statistics.summary import mark_best
+from reports.tables.columns import mark_best
 
 NAN = math.nan
 

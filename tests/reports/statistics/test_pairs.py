@@ -15,7 +15,6 @@ make_mbpp_run = partial(make_run, benchmark="mbpp_plus")
 
 
 def select_runs(params, runs, algorithm):
-    """Return the rows of an algorithm's runs."""
     frame = collect_runs(params, runs.root)
     of_main_model = (frame.benchmark == "mbpp_plus") & (frame.model == "tiny_qwen")
     return frame[of_main_model & (frame.algorithm == algorithm)]

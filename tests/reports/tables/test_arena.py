@@ -22,7 +22,7 @@ from reports.statistics.estimates import Estimate
 from reports.tables import arena, standings
 from reports.tables.claims import FAILS, HOLDS, OPEN, UNTESTED, Headline, decide_claims
 from tests.conftest import ROOT
-from tests.reports.conftest import make_run
+from tests.reports.conftest import add_arena, make_run
 from tests.reports.html_rules import check_elements
 from tests.reports.plots.drawn import draw
 from tests.reports.statistics.rates import four_standard_errors
@@ -47,12 +47,12 @@ RATES = dict.fromkeys(KNOWN_RESULTS, 1e-4)
 
 @pytest.fixture
 def params(values):
-    values["benchmarks"]["math"] = values["benchmarks"]["math"] | {"train": 64}
-    field = {"seeds": len(SEEDS), "problems": 16, "snapshots": 1, "reach": 0.5, "rates": RATES}
     keys = ("ours", "theirs", "by", "expect")
-    field["claims"] = [dict(zip(keys, claim, strict=True)) for claim in CLAIMS]
+    claims = [dict(zip(keys, claim, strict=True)) for claim in CLAIMS]
+    values = add_arena(values, RATES, seeds=len(SEEDS), claims=claims)
     cells = {"seeds": 2, "problems": 64, "n_step": [4, 16], "H": [1, 4], "rate": 1e-4}
-    return load(values | {"arena": {"fields": {"math": field}, "maps": {"math": cells}}})
+    values["arena"]["maps"] = {"math": cells}
+    return load(values)
 
 
 @pytest.fixture
@@ -78,16 +78,15 @@ def complete(params, runs):
 
 
 def read_measured(params, runs) -> ReportData:
-    """Read the runs of the arena."""
     return ReportData.read(params, runs.root, list_arena_runs(params))
 
 
 def test_verdicts_follow_from_known_differences(params, complete):
-    data = read_measured(params, complete)
-    judged_claims = arena.judge_claims(list_fields(data))
+    fields = list_fields(read_measured(params, complete))
+    judged_claims = arena.judge_claims(fields)
     verdicts = [judged.verdict for judged in judged_claims]
     assert verdicts == [HOLDS, FAILS, HOLDS, FAILS, OPEN, OPEN, HOLDS]
-    assert arena.summarize(data, judged_claims) == (
+    assert arena.summarize(fields, judged_claims) == (
         "On MATH (made) RAPID (H=4) is number 1 of 5 by training time until 50% accuracy: 0.50 of "
         "PG's. Of 7 preregistered claims 3 hold, 2 fail and 2 are open."
     )
@@ -98,7 +97,7 @@ def test_verdicts_follow_from_known_differences(params, complete):
         Headline("Better in equal time on MATH (made)", [HOLDS]),
     ]
     without_runs = ReportData.read(params, complete.root / "none", list_arena_runs(params))
-    assert "number 1" not in arena.summarize(without_runs, [])
+    assert "number 1" not in arena.summarize(list_fields(without_runs), [])
 
 
 def test_field_is_ordered_by_time_and_then_by_accuracy(params, complete):
@@ -203,14 +202,15 @@ def test_at_most_one_in_twenty_arenas_has_a_wrong_verdict(arenas):
     cases = [(faster, 0.0, (HOLDS, FAILS))] * 4 + [(better, 0.0, (HOLDS, FAILS))] * 3
     cases += [(better, 0.2, (FAILS,)), (equality, 0.0, (FAILS,)), (equality, 0.02, (HOLDS,))]
     for _ in range(arenas):
-        tests = []
+        claims = []
         for claim, truth, _ in cases:
             differences = truth + chance.normal(0, 0.02, 20)
             estimate = crossed.estimate_mean(differences[:, None], (-1, 1))
             if claim.by == "seconds":
                 estimate = times.time_ratio(np.exp(differences), np.ones(20))
-            tests.append(arena.list_tests(claim, estimate, 0.02))
-        verdicts = (verdict for _, verdict in decide_claims(tests))
+            tests = arena.list_tests(claim, estimate, 0.02)
+            claims.append(arena.JudgedClaim(None, claim, estimate, tests))
+        verdicts = (claim.verdict for claim in decide_claims(claims))
         wrong_arenas += any(
             verdict in case[2] for verdict, case in zip(verdicts, cases, strict=True)
         )

@@ -29,7 +29,6 @@ class ClaimRow:
 
 
 def claim_rows(params, runs):
-    """Return all rows of the table of claims."""
     return [
         ClaimRow(row)
         for row in claims.build_paper_claims_table(ReportData.read(params, runs.root)).rows
@@ -37,7 +36,6 @@ def claim_rows(params, runs):
 
 
 def find_claim_row(params, runs, about, place="MATH (made)"):
-    """Return the row of one claim on a benchmark."""
     rows = [row for row in claim_rows(params, runs) if row.about == about]
     (row,) = (row for row in rows if row.place.startswith(place))
     return row
@@ -76,8 +74,8 @@ def test_verdict_depends_on_the_side_of_the_limit(value, limits, verdict, p):
     ],
 )
 def test_first_test_with_a_small_p_decides(tests, decision):
-    ((p, verdict),) = claims.decide_claims([tests])
-    assert (p and pytest.approx(p), verdict) == decision
+    (row,) = claims.decide_claims([Evidence("a claim", Estimate(1.0), tests=tests)])
+    assert (row.p and pytest.approx(row.p), row.verdict) == decision
 
 
 @dataclass

@@ -57,7 +57,6 @@ def table(values, runs):
 
 
 def row_cells(table, label, benchmark):
-    """Return the cells of a row under a benchmark."""
     (row,) = (row for row in table.rows if row.label == label)
     return row.cells[["mbpp_plus", "math"].index(benchmark)]
 

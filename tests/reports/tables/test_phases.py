@@ -9,7 +9,7 @@ from rapid.config.specs import list_arena_runs
 from reports.outcomes import list_fields
 from reports.report_data import ReportData
 from reports.tables import phases
-from tests.reports.conftest import make_run
+from tests.reports.conftest import add_arena, make_run
 
 # Sampling falls to a quarter, the rest by a tenth.
 PLAIN = pd.DataFrame({"runtime": [100.0, 100.0], "runtime.sampling": [80.0, 40.0]})
@@ -24,10 +24,7 @@ def test_ratio_is_predicted_from_both_parts(share, ratio):
 
 
 def test_table_has_shares_and_ratios(values, runs):
-    values["benchmarks"]["math"] = values["benchmarks"]["math"] | {"train": 64}
-    field = {"seeds": 2, "problems": 16, "snapshots": 1, "reach": 0.5}
-    field["rates"] = {"pg": 1e-4, "pg-H4": 1e-4, "grpo": 1e-4}
-    params = load(values | {"arena": {"fields": {"math": field}}})
+    params = load(add_arena(values, {"pg": 1e-4, "pg-H4": 1e-4, "grpo": 1e-4}))
     for run in list_arena_runs(params):
         sampling, rest = (60.0, 40.0) if run.algorithm.startswith("pg,") else (15.0, 20.0)
         if not run.algorithm.startswith("grpo"):

@@ -10,7 +10,6 @@ from tests.reports.conftest import make_run
 
 
 def build_tables(params, runs):
-    """Build the tables of imitation, RL and versions."""
     data = ReportData.read(params, runs.root)
     return setup.build_sft_table(data), setup.build_rl_table(data), setup.build_versions_table(data)
 

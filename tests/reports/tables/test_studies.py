@@ -11,6 +11,7 @@ from rapid.config.specs import add_base_runs, list_study_runs
 from reports import plots
 from reports.__main__ import main
 from reports.plots import style
+from reports.render import latex
 from reports.report_data import BenchmarkRuns, ReportData
 from reports.tables import studies
 from tests.reports.conftest import MADE_PROBLEMS, make_run
@@ -48,12 +49,10 @@ def complete(params, runs):
 
 
 def read_measured(params, runs):
-    """Read the studied runs."""
     return ReportData.read(params, runs.root, list_study_runs(params))
 
 
 def build_tables(params, runs):
-    """Build the tables of the studies."""
     return studies.build_tables(read_measured(params, runs))
 
 
@@ -133,7 +132,9 @@ def test_missing_runs_leave_dashes_and_no_nan(params, complete, missing):
             complete.write_evaluation(run, status="unavailable", note="no Lean")
         elif missing == "nothing" or run.seed == 1:
             complete.delete(complete.root / run.evaluation / "evaluation.json")
-    cells = [cell for table in build_tables(params, complete) for cell in table.iterate_cells()]
+    tables = build_tables(params, complete)
+    assert latex.render(tables).count(r"\begin{table}") == len(tables)
+    cells = [cell for table in tables for cell in table.iterate_cells()]
     texts = {text for cell in cells for text in (cell.text, cell.deviation)}
     assert not any("nan" in text.lower() for text in texts)
     assert "—" in texts or missing == "one seed"

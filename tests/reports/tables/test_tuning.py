@@ -36,6 +36,12 @@ def test_report_of_a_tuning_shows_its_trials(values, runs):
 MEANS = {"pg": (0.2, 0.6, 0.1), "grpo": (0.2, 0.3, 0.6), "pg-H4": (0.6, 0.1, math.nan)}
 
 
+def write_record(root, rows: list[tuple]) -> None:
+    (root / "experiments").mkdir()
+    file = root / "experiments/own-tuning.csv"
+    pd.DataFrame(rows, columns=COLUMNS).to_csv(file, index=False)
+
+
 def test_record_of_a_tuning_is_shown_as_means_with_the_best_marked(values, tmp_path):
     field = FIELD | {"rates": dict.fromkeys([*MEANS, "dapo"], 1e-4)}  # DAPO was not tried
     fields = {"math": field, "mbpp_plus": field}
@@ -50,9 +56,7 @@ def test_record_of_a_tuning_is_shown_as_means_with_the_best_marked(values, tmp_p
         for rate, mean in zip(RATES, means, strict=True)
         for seed, chance in ((7, -0.05), (8, 0.05))
     ]
-    (tmp_path / "experiments").mkdir()
-    record = tmp_path / "experiments/own-tuning.csv"
-    pd.DataFrame(rows, columns=COLUMNS).to_csv(record, index=False)
+    write_record(tmp_path, rows)
     math_table, mbpp = build_recorded_tables(data, 5)
     assert [table.number for table in (math_table, mbpp)] == [5, 6]
     assert math_table.groups[0].columns == ["0.0001", "0.001", "0.01"]
@@ -79,9 +83,7 @@ def test_ties_of_the_highest_mean_are_marked(values, tmp_path):
         for rate, accuracies in by_rate.items()
         for seed, accuracy in enumerate(accuracies)
     ]
-    (tmp_path / "experiments").mkdir()
-    record = tmp_path / "experiments/own-tuning.csv"
-    pd.DataFrame(rows, columns=COLUMNS).to_csv(record, index=False)
+    write_record(tmp_path, rows)
     (table,) = build_recorded_tables(data, 5)
     (row,) = table.rows
     assert [cell.mark for cell in row.cells[0]] == ["", "best", ""]
