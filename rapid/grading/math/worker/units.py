@@ -146,7 +146,7 @@ QUESTION_WORDS = re.compile(r"(?i)\b(?:find|what|how|compute|determine|calculate
 NON_ANGLE_WORDS = frozenset(["length", "distance", "area", "perimeter", "side", "radius", "volume"])
 RATE_WORDS = frozenset(["speed", "rate"])
 # Stems of words for numbers that may follow "how many".
-MAGNITUDE_STEMS = frozenset(["dozen", "hundr", "thousand", "million", "billion"])
+MAGNITUDE_STEMS = frozenset(map(stem_word, "dozen hundred thousand million billion".split(" ")))
 # Signs by which a question mentions a measure.
 MEASURE_MARKS = {"degree": r"\\circ|\u00b0|\bangles?\b|\bdegrees\b", "dollar": r"\\\$|\bdollar"}
 PERCENT_REQUEST = re.compile(
