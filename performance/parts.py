@@ -10,6 +10,7 @@ import yaml
 DECLARATIONS = yaml.safe_load((Path(__file__).parent / "parts.yaml").read_text(encoding="utf-8"))
 PARTS: dict[str, dict] = DECLARATIONS["parts"]
 UNTRAINED_NAMES = ("SmolLM2-135M", "Qwen2.5-0.5B")  # names of sizes in rapid/cost/model_sizes.yaml
+# tiny is the embedded model, and smollm2 is SmolLM2-135M-Instruct (performance/models.py).
 MODEL_NAMES = ("tiny", "smollm2", *UNTRAINED_NAMES)
 QUICK_MODEL_NAMES = ("tiny", *UNTRAINED_NAMES)  # with --quick
 # Letters of the parts that are measured without --part.

@@ -93,8 +93,7 @@ def split_number(text: str, question_words: frozenset[str]) -> tuple[str, Unit]:
         return dollar[1] + text[dollar.end() :], frozenset({("dollar", 1)})
     unit_match = UNIT_AT_END.search(text)
     before = text[: unit_match.start()] if unit_match else ""
-    # A number or formula must come before the unit, and not a function: in \sin m, m is a
-    # variable.
+    # The unit must follow a number or a formula, and no function: in \sin m, m is a variable.
     if not re.search(r"[\w)}\]]\s*$", before) or re.search(
         r"\\(?:sin|cos|tan|cot|sec|csc)[^()]*$", before
     ):
@@ -245,8 +244,8 @@ def is_unit_allowed(gold: Unit, answer: Unit, question: str) -> bool:
     - An answer may have the unit of the known answer, or none.
     - If the known answer has a measure of length, an answer may have "units" with the same
       exponent.
-    - If the unit of the known answer is no measure, an answer may have another unit that the
-      question counts.
+    - If the unit of the known answer is no measure, an answer may have as its unit another thing
+      that the question counts.
     - If the known answer has no unit, an answer may have the unit that the question asks for.
     - If the question asks for no unit either, an answer may have a measure that the question
       mentions: squared if the question is about an area, cubed if the question is about a volume.
