@@ -1,4 +1,4 @@
-"""Reads parts.yaml, which declares the parts of the benchmark and their experiments."""
+"""Reads parts.yaml, which declares the parts of the performance benchmark (`make bench`)."""
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields
@@ -10,6 +10,7 @@ import yaml
 DECLARATIONS = yaml.safe_load((Path(__file__).parent / "parts.yaml").read_text(encoding="utf-8"))
 PARTS: dict[str, dict] = DECLARATIONS["parts"]
 UNTRAINED_NAMES = ("SmolLM2-135M", "Qwen2.5-0.5B")  # names of sizes in rapid/cost/model_sizes.yaml
+# tiny is the embedded model, and smollm2 is SmolLM2-135M-Instruct (performance/models.py).
 MODEL_NAMES = ("tiny", "smollm2", *UNTRAINED_NAMES)
 QUICK_MODEL_NAMES = ("tiny", *UNTRAINED_NAMES)  # with --quick
 # Letters of the parts that are measured without --part.
@@ -53,14 +54,16 @@ class Experiment:
     trainers: tuple[str, ...] = ()  # the trainers to compare, keys of performance.trainers.TRAINERS
     # Shares of completions that a simulated grader accepts; None: the real grader.
     solve_rates: tuple[float | None, ...] = (None,)
-    benchmark: str = "mbpp_plus"  # the embedded model and smollm2 continue its prompts
-    repeats: int = 100  # samples of each trainer, at most
-    completions: int = 0  # approximate number of completions in a sample
-    varied: str | None = None  # the setting that varies in the table with this experiment's rows
+    # The benchmark whose prompts `tiny` and `smollm2` complete. Other subjects do not use it.
+    benchmark: str = "mbpp_plus"
+    repeats: int = 100  # largest number of repetitions; the option --repeats may ask for fewer
+    completions: int = 0  # approximate number of completions in a repetition
+    # The setting in which the rows of this experiment's table differ; None: the part has one table.
+    varied: str | None = None
 
     @property
     def batches(self) -> int:
-        """The number of inference batches in a sample, at least one.
+        """The number of inference batches in a repetition, at least one.
 
         Together they have about `completions` completions if completions have up to 80 tokens, and
         fewer if completions are longer.
@@ -95,7 +98,7 @@ def _build_experiment(model: str, name: str = "", **values) -> Experiment:
     """Build an experiment from a row of parts.yaml that has one value for each setting.
 
     Args:
-        name: format string of the experiment's name, with settings in braces.
+        name: format string of the experiment's name, with settings or N_inference in braces.
     """
     values = {"micro_batch": min(8, values.get("n_step", Setting.n_step))} | values
     setting_names = {field.name for field in fields(Setting)} & values.keys()

@@ -194,7 +194,7 @@ def _add_maintenance(commands) -> None:
             help_text = "replace local files by the pushed ones"
             command.add_argument("--force", action="store_true", help=help_text)
         if name == "preflight":
-            command.add_argument("--config", help="all parameters as JSON, instead of files")
+            command.add_argument("--config", help="all parameters as JSON, instead of --configfile")
 
 
 def _add_plan(commands) -> None:

@@ -29,10 +29,11 @@ def compare_with_baseline(data: ReportData) -> dict[str, Any]:
     RAPID is compared at the H at which it is fastest in the paper.
     """
     runtimes, accuracies = [], []
-    for runs in data.runs_by_benchmark.values():
-        rapid, accuracy = select_rapid(runs), list_accuracy_columns(data.params, runs.benchmark)[0]
-        runtimes.append(Comparison(runs, RUNTIME, rapid))
-        accuracies.append(Comparison(runs, accuracy, rapid))
+    for benchmark_runs in data.runs_by_benchmark.values():
+        rapid = select_rapid(benchmark_runs)
+        accuracy = list_accuracy_columns(data.params, benchmark_runs.benchmark)[0]
+        runtimes.append(Comparison(benchmark_runs, RUNTIME, rapid))
+        accuracies.append(Comparison(benchmark_runs, accuracy, rapid))
     run_facts = collect_run_facts(data.frame)
     return {key: run_facts[key] for key in ("machines", "trained", "disturbed")} | {
         "runtimes": _describe_estimates(runtimes),
@@ -40,8 +41,8 @@ def compare_with_baseline(data: ReportData) -> dict[str, Any]:
         "accuracies": _describe_estimates(accuracies),
         "no_accuracies": _list_benchmarks_without_estimate(accuracies),
         "metrics": list(dict.fromkeys(comparison.column.title for comparison in accuracies)),
-        "tested": len(_list_ps(accuracies)),
-        "significant": [
+        "tested_count": len(_list_p_values(accuracies)),
+        "significant_benchmarks": [
             comparison.runs.label
             for comparison in accuracies
             if comparison.p is not None and comparison.p <= 1 - CONFIDENCE_LEVEL
@@ -60,19 +61,20 @@ def compare_variants(data: ReportData) -> dict[str, Any]:
         for variant in study.runs.algorithms[1:]:
             comparison = Comparison(study.runs, accuracy, variant, study.reference)
             comparisons[study.title, study.label_variant(variant)] = comparison
-    ps = _list_ps(comparisons.values())
+    p_values = _list_p_values(comparisons.values())
     differences = {key: pair.estimate.value for key, pair in comparisons.items() if pair.estimate}
     largest = max(differences, key=lambda key: abs(differences[key]), default=None)
     return {
-        "variants": len(comparisons),
-        "tested": len(ps),
-        "significant": (ps <= 1 - CONFIDENCE_LEVEL).sum(),
-        "significant_adjusted": (adjust_by_holm(ps) <= 1 - CONFIDENCE_LEVEL).sum(),
+        "variant_count": len(comparisons),
+        "tested_count": len(p_values),
+        "significant_count": (p_values <= 1 - CONFIDENCE_LEVEL).sum(),
+        "significant_adjusted_count": (adjust_by_holm(p_values) <= 1 - CONFIDENCE_LEVEL).sum(),
         "largest": largest and (*largest, _format_estimate(comparisons[largest])),
     }
 
 
-def _list_ps(comparisons: Iterable[Comparison]) -> np.ndarray:
+def _list_p_values(comparisons: Iterable[Comparison]) -> np.ndarray:
+    """Return the p values of the comparisons that have one."""
     return np.array([comparison.p for comparison in comparisons if comparison.p is not None])
 
 

@@ -37,7 +37,13 @@ COLUMNS = ["benchmark", "algorithm", "learning_rate", "seed", "accuracy"]
 def main(arguments: list[str] | None = None) -> int:
     """Run the command. Return 0, or 1 if trials are missing or damaged."""
     parser = Parser(prog="python -m reports.tuning", description=__doc__)
-    parser.add_argument("--configfile", nargs="+", required=True, metavar="FILE")
+    parser.add_argument(
+        "--configfile",
+        nargs="+",
+        required=True,
+        metavar="FILE",
+        help="parameters of the tuning: params.yaml and its overlays",
+    )
     parser.add_argument("--record", type=Path, required=True, help="file to write the trials to")
     parser.add_argument(
         "--write",

@@ -76,8 +76,9 @@ class TrainingParameters(Parameters):
         exclude_if=partial(eq, None),
         description="Whether reuse_logp also uses the log-probs of a sampler in bfloat16 or "
         "float16, or of vLLM's server. They differ from the policy's by rounding: some thousandths "
-        "of a nat per token, which add up over a completion. None (null) measures the difference "
-        "on the first inference batch, and uses the sampler's log-probs if the error of log "
-        "importance weights is at most 0.1 (root mean square).",
+        "of a nat per token (hundredths if the policy computes in float32), which add up over a "
+        "completion. None (null) measures the difference on the first inference batch, and uses "
+        "the sampler's log-probs if the error of log importance weights is at most 0.1 (root mean "
+        "square).",
     )
     schedule: Schedule = Field("constant", exclude_if=partial(eq, "constant"))

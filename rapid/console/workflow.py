@@ -27,7 +27,7 @@ from statistics import fmean
 import psutil
 
 from rapid.errors.shortages import describe_shortage
-from rapid.processes.lifetimes import KILLED_HINT
+from rapid.processes.lifetimes import describe_kill
 from rapid.resources.leases import WAITING
 from rapid.text import format_duration, wrap_text
 
@@ -237,7 +237,7 @@ class JobFormatter(logging.Formatter):
         for message in reversed(self._error_messages):
             if any(LOG_REDIRECTION.format(path) in message for path in log):
                 status, signal = EXIT_PATTERN.search(message).groups()
-                return f", killed by {signal}{KILLED_HINT}" if signal else f", exit status {status}"
+                return f", {describe_kill(signal) if signal else f'exit status {status}'}"
         return ""
 
 

@@ -59,7 +59,10 @@ class Work:
 
 
 def get_benchmark_and_model(spec: BaseModel) -> tuple[str, str]:
-    """Return the benchmark and the model of a job; "" if it has no benchmark, or no model."""
+    """Return the benchmark and the model of a job; "" if it has no benchmark, or no model.
+
+    Pre-training may have several benchmarks. The first of them is returned.
+    """
     match spec:
         case DistillSpec():
             return spec.benchmark, spec.teacher
@@ -114,7 +117,7 @@ def count_job_work(spec: BaseModel, params: Params, expect: Callable[[str, str],
             return count_train_work(spec, steps, expected)
         case EvaluateSpec():
             models, completions = 1 + spec.snapshots, problem_counts.test * spec.evaluation.samples
-        case _:
+        case _:  # distillation: a teacher samples completions of the training problems
             models, completions = 1, problem_counts.train * spec.samples
     calls = 1 if spec.compute.sampler == "vllm" else ceil(completions / TRANSFORMERS_BATCH)
     counts = _count_sampling(spec, models * completions, completions / calls, expected)
@@ -131,34 +134,36 @@ def count_train_work(
         trained_share: share of completions that were trained on, if it was measured. By default it
             is estimated by `estimate_trained_share`.
     """
-    count, micro_batch = count_processes(spec), spec.pass_settings.micro_batch
+    processes, micro_batch = count_processes(spec), spec.pass_settings.micro_batch
     if spec.training is None:
-        demonstrations = spec.objective.batch / count  # of a step, in one process
+        demonstrations = spec.objective.batch / processes  # of a step, in one process
         passes = steps * max(1.0, demonstrations / micro_batch)
         tokens = steps * demonstrations * (expected.prompt + expected.estimate_longest(micro_batch))
         return Work(spec, expected, steps=steps, passes=passes, tokens=tokens)
     group = spec.training.group_size
     if trained_share is None:
         trained_share = estimate_trained_share(spec, expected)
-    trained = trained_share * spec.n_step / count  # completions per step, in one process
+    trained = trained_share * spec.n_step / processes  # completions per step, in one process
     padded = min(group, micro_batch)  # completions that are padded to the longest of them
     # The prompt is computed once for the completions of a group in a micro-batch.
-    prompts = trained / min(padded, spec.n_step / count)
+    prompts = trained / min(padded, spec.n_step / processes)
     tokens = prompts * expected.prompt + trained * expected.estimate_longest(padded)
     rounds, drawn = estimate_sampling_rounds(spec, expected)
     inference_batches = steps / count_batch_steps(spec)
-    batches, completions = inference_batches * rounds, inference_batches * drawn * group / count
+    batches = inference_batches * rounds
+    completions = inference_batches * drawn * group / processes
     # Completions in a call of the sampler: all of a sampling round, or at most `sampling_batch`.
     batch = min(spec.sampling_batch or completions / batches, completions / batches)
-    # Number of times that a step's tokens are computed, in forward and backward passes.
+    # How often the tokens of a step are computed, summed over the steps of the run. A forward and
+    # backward pass counts as 1, an extra forward pass as FORWARD_SHARE.
     scale = steps * (1 + FORWARD_SHARE * _count_extra_forwards(spec))
     return Work(
         spec,
         expected,
-        **_count_sampling(spec, completions, batch, expected, count),
+        **_count_sampling(spec, completions, batch, expected, processes),
         batches=batches,
         steps=steps,
-        passes=trained / min(micro_batch, spec.n_step / count) * scale,
+        passes=trained / min(micro_batch, spec.n_step / processes) * scale,
         tokens=tokens * scale,
     )
 
@@ -173,9 +178,9 @@ def _count_extra_forwards(spec: TrainSpec) -> float:
 
     1. A KL term needs the log-probs under the reference policy of every completion, once.
     2. All but the first step of an inference batch need log mu, the log-probs under the behaviour
-       policy. They are computed once, unless the sampler's values are used instead. That is certain
-       in float32 and with `trust_sampler`. The first step needs log mu too if completions are used
-       again (`reuse`).
+       policy. They are computed once, unless the sampler's values are used instead. In float32 and
+       with `trust_sampler` the sampler's values are certain to be used; otherwise we assume that
+       they are not. The first step needs log mu too if completions are used again (`reuse`).
     3. All but the first step need the importance weights of a whole group before its backward
        pass, if the loss of a completion depends on all of them (`depends_on_group_weights`) and the
        group takes several micro-batches.

@@ -32,7 +32,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from rapid.processes.lifetimes import KILLED_HINT, end_with_parent
+from rapid.processes.lifetimes import describe_kill, end_with_parent
 
 SOCKET_VARIABLE = "RAPID_FORK_SERVER"
 ATTEMPT_VARIABLE = "RAPID_ATTEMPT"  # number of the attempt to run the command, from 1
@@ -95,8 +95,8 @@ def _send_request(arguments: list[str], environment: dict[str, str]) -> int | No
         print("rapid: the fork server ended before the job did", file=sys.stderr)
         return 1
     if (status := int(answer)) < 0:
-        name = signal.Signals(-status).name
-        print(f"rapid: the job was killed by {name}{KILLED_HINT}", file=sys.stderr)
+        description = describe_kill(signal.Signals(-status).name)
+        print(f"rapid: the job was {description}", file=sys.stderr)
         return 128 - status
     return status
 

@@ -1,4 +1,7 @@
-"""Ends a process when its parent, its workflow, or the reader of its output ends."""
+"""Ends a process when its parent, its workflow, or the reader of its output ends.
+
+Also describes the end of a process that was killed by a signal.
+"""
 
 import ctypes
 import os
@@ -9,14 +12,28 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG, an option of Linux's prctl
-# The end of messages about processes that were killed by a signal.
-KILLED_HINT = "; if nobody did that, the machine ran out of memory (see dmesg)"
 WORKFLOW_VARIABLE = "RAPID_WORKFLOW"  # process id of the workflow that started this job
 
 
 def is_main_process() -> bool:
-    """Return whether this process writes the job's files; of several, only rank 0 does."""
+    """Return whether this process writes the job's files.
+
+    If the job has several processes, only the one of rank 0 does.
+    """
     return int(os.environ.get("RANK", "0")) == 0
+
+
+def describe_kill(signal_name: str) -> str:
+    """Return "killed by SIGNAL", which for SIGKILL adds that memory may have run out.
+
+    Linux sends SIGKILL to a process when the machine is out of memory.
+    """
+    if signal_name != "SIGKILL":
+        return f"killed by {signal_name}"
+    return (
+        "killed by SIGKILL; if nobody sent this signal, the machine probably ran out of memory "
+        "(see dmesg)"
+    )
 
 
 def end_with_parent(number: int = signal.SIGKILL) -> None:

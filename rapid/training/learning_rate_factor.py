@@ -1,4 +1,8 @@
-"""Multiplies the learning rate of single optimizer steps, for `Algorithm.scales_steps`."""
+"""Multiplies the learning rate of single optimizer steps, for `Algorithm.scales_steps`.
+
+The schedule of the learning rate over a run is not here: it is chosen by `Schedule` in
+rapid/algorithms/training_parameters.py.
+"""
 
 from transformers import TrainerCallback
 from typing_extensions import override

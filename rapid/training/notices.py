@@ -1,4 +1,4 @@
-"""Warnings for runs that train without learning anything; each is logged once, with advice."""
+"""Warnings about runs that learn nothing, or not what was meant; each is given once."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -98,7 +98,7 @@ class Notices(TrainerCallback):
             self._warn("lengths", step, count=count, limit=limit, effect=effect)
 
     def check_graded(self, step: int, batch: Batch, prompt) -> None:
-        """Warn if no group of the batch was graded; `prompt` is that of its first completion."""
+        """Warn if no completion of the batch was graded; `prompt` is that of the first."""
         if not batch["graded"].any():
             count, sample = len(batch["graded"]), describe_sample(prompt)
             self._warn("graded", step, count=count, sample=sample)

@@ -66,6 +66,11 @@ def run(arguments):
         os.kill(os.getpid(), signal.SIGKILL)
     return int("failed" in arguments)
 """
+# Jobs that are killed by the signal that their argument names.
+KILLED = """
+def run(arguments):
+    os.kill(os.getpid(), signal.Signals[arguments[0]])
+"""
 # A server without enough memory to fork its first two jobs.
 OUT_OF_MEMORY = """
 def lend(arguments):
@@ -225,9 +230,21 @@ def test_lent_processes_reach_the_child_and_are_taken_back(path):
     assert lent == ["lent: [0]\n", "lent: [0, 1]\n", "lent: [0, 1, 2]\n", "lent: [0, 1, 2]\n"]
     killed = ended[-2]
     assert killed.returncode == 128 + signal.SIGKILL
-    assert "the job was killed by SIGKILL; if nobody did that, the machine ran out" in killed.stderr
+    assert "rapid: the job was killed by SIGKILL" in killed.stderr
     returned = ["back: well True", "back: failed False", "back: killed False"]
     assert server.stdout.read().splitlines() == returned
+
+
+def test_only_sigkill_is_said_to_suggest_a_lack_of_memory(path):
+    names = ("SIGKILL", "SIGSEGV", "SIGTERM")
+    with run_fork_server(path, KILLED):
+        errors = [run_rapid(path, name).stderr for name in names]
+    memory = "if nobody sent this signal, the machine probably ran out of memory (see dmesg)"
+    assert errors == [
+        f"rapid: the job was killed by SIGKILL; {memory}\n",
+        "rapid: the job was killed by SIGSEGV\n",
+        "rapid: the job was killed by SIGTERM\n",
+    ]
 
 
 def test_a_job_that_cannot_be_forked_fails_and_later_jobs_run(path):

@@ -21,7 +21,8 @@ OBJECTS = ("pens", "books", "eggs", "cards")
 COLORS = ("red", "blue", "green", "white")
 UNKNOWNS = ("x", "y", "n", "t")
 
-# Takes a kind of slip, or "" for none, and returns a solution with this slip.
+# Takes a kind of slip, or "" for none, and returns a solution with this slip. If the slip cannot
+# occur in the question's solution, the solution is correct.
 SolutionWriter = Callable[[str], str]
 
 

@@ -185,7 +185,9 @@ class LeanChecker:
         if answer.why != STATED:
             messages = [" ".join(message.split()) for message in answer.messages]
             reason = "; ".join(messages) or answer.why
-            raise BadStatement(f"{name}: not accepted by {self.backend}: {reason}")
+            raise BadStatement(
+                f"the statement of {name} is not accepted by {self.backend}: {reason}"
+            )
         attempt = goal | {"proof": " sorry", "checked": False}
         self._require_finished("author", self._ask("author", attempt, self.timeout)[0], name)
         self._elaborated_statements.add((name, statement))

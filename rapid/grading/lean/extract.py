@@ -32,7 +32,7 @@ _WORD = re.compile(r"[\w.'!?«»]+")
 _COMMENT_OR_STRING = re.compile(r'--[^\n]*|/-|"[^"\n]*"')
 _COMMENT_EDGE = re.compile(r"/-|-/")
 _ASSIGNMENT = re.compile(":=")
-# The start of a proof without its statement: `:=`, or nothing before `by`.
+# The start of a proof without its statement: `:=`, or the empty text just before `by`.
 _OPENING = re.compile(r"\s*(?::=|(?=by\b))")
 
 
@@ -94,17 +94,17 @@ def uses_lemmas(name: str, completion: str, proof: str) -> bool:
 def _find_proof_after_statement(name: str, statement: str, text: str) -> str | None:
     """Return what follows the theorem's statement in `text`; None if `text` has no such theorem.
 
-    A statement may itself contain `:=`, in binders and in `let`. So we skip as many `:=` in `text`
-    as `statement` has.
+    A statement ends in `:=`, and may contain others, in binders and in `let`. If `statement` has n
+    of them after the theorem's name, the proof follows the n-th in `text`.
     """
     code = _blank_comments(text)
     if (start := _find_end_of_name(name, code)) is None:
         return None
     statement_code = _blank_comments(statement)
     name_end = _find_end_of_name(name, statement_code) or 0
-    count = len(_ASSIGNMENT.findall(statement_code, name_end))
-    last = next(islice(_ASSIGNMENT.finditer(code, start), max(count - 1, 0), None), None)
-    return _keep_column(_drop_query_commands(text), last.end()) if last else None
+    n = len(_ASSIGNMENT.findall(statement_code, name_end))
+    assignment = next(islice(_ASSIGNMENT.finditer(code, start), max(n - 1, 0), None), None)
+    return _keep_column(_drop_query_commands(text), assignment.end()) if assignment else None
 
 
 def _find_end_of_name(name: str, code: str) -> int | None:

@@ -150,7 +150,10 @@ class MathGrader:
             if self._worker.ask(b"\n", limits.MATH_START_SECONDS):
                 return
             self._end()
-        raise GraderDied("the math worker did not start; its message is above")
+        raise GraderDied(
+            f"the math worker ended, or did not start within {limits.MATH_START_SECONDS:.0f} s; if "
+            "it printed an error, the error is above"
+        )
 
     def _end(self, patience: float = 0.0) -> None:
         """Close the connection and wait until the worker has killed its child and ended."""

@@ -41,9 +41,10 @@ def get_engine_dtype(generation: VLLMGeneration) -> torch.dtype | None:
 def match_engine_to_policy(seed: int) -> Iterator[None]:
     """Within this context, let TRL create its engine with the policy's precision and this seed.
 
-    TRL passes neither. By default vLLM loads a float32 model in bfloat16, so that log-probabilities
-    are off by some hundredths of a nat per token. vLLM also seeds all random generators of the
-    process with a constant, so that all runs would sample with the same noise.
+    TRL passes neither. By default vLLM loads a float32 model in bfloat16. Its log-probabilities
+    then differ from the policy's by some hundredths of a nat per token; in equal precision they
+    differ by at most some thousandths (`rapid.training.sampler_check`). vLLM also seeds all random
+    generators of the process with a constant, so that all runs would sample with the same noise.
 
     Nothing changes if no engine is created in this process.
     """

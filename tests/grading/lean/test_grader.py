@@ -141,7 +141,7 @@ def test_the_candidates_of_a_completion_share_its_time_limit(monkeypatch):
 
 def test_a_statement_that_needs_mathlib_is_an_error_with_the_version_of_lean(grader):
     statement = "theorem double (x : ℝ) : x = x := by\n"
-    with pytest.raises(BadStatement, match=r"double: not accepted by Lean .*: "):
+    with pytest.raises(BadStatement, match=r"the statement of double is not accepted by Lean .*: "):
         grader.grade(change_problem(formal_statement=statement), "rfl")
 
 

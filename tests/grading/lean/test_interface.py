@@ -86,7 +86,9 @@ class TestBothBackends:
         assert lean.check("p1", STATEMENT, proof).reason == reason
 
     def test_a_bad_statement_is_an_error_that_names_the_lean(self, lean):
-        with pytest.raises(BadStatement, match=r"p1: not accepted by Lean 4.*NoSuchType"):
+        with pytest.raises(
+            BadStatement, match=r"the statement of p1 is not accepted by Lean 4.*NoSuchType"
+        ):
             lean.check("p1", "theorem p1 (x : NoSuchType.X) : True :=", " trivial")
 
     @pytest.mark.parametrize("role", ["judge", "author"])

@@ -62,7 +62,8 @@ def test_proofs_of_any_accepted_statement_get_their_verdicts(lean, name, stateme
 
 @pytest.mark.parametrize("statement", REFUSED)
 def test_an_unsupported_statement_is_refused_with_a_message(lean, statement):
-    with pytest.raises(BadStatement, match=f"^t: not accepted by Lean .*: .*{REFUSED[statement]}"):
+    message = f"^the statement of t is not accepted by Lean .*: .*{REFUSED[statement]}"
+    with pytest.raises(BadStatement, match=message):
         lean.elaborate_statement("t", statement)
 
 

@@ -61,6 +61,7 @@ def is_same(gold: Formula, answer: Formula, question: str) -> bool:
     """Return whether two formulas of any kind are the same answer."""
     if gold == answer:
         return True
+    # A question for interval notation allows x \in (1, 2), but not 1 < x < 2.
     if "interval notation" in question and kind(answer) == "chain" and answer.children[1] != "\\in":
         return False
     # If both are inequalities, they must use the same names. Otherwise the names in the answer's
@@ -119,17 +120,25 @@ def count_numbers(formula: Formula) -> Counter:
 def is_form_allowed(gold: Formula, answer: Formula, question: str) -> bool:
     """Return whether the question allows the form in which an answer is written.
 
-    - If the question asks for a certain form, the answer must have the form of the known answer.
+    The form is the shape (`forms.shape`) and whether the formula is in simplest form. An answer
+    with the form of the known answer and the same symbols is always allowed. For others:
+
+    - If the question asks for a shape, the answer must have the shape of the known answer, and no
+      arithmetic that is left to be done.
+    - If the question asks for any form, or the answer is factored, the answer must be in simplest
+      form if the known answer is.
+    - A formula that is neither expanded nor factored is allowed only if the known answer is one
+      and the question asks for no shape.
     - An answer must not only repeat the question: if the question contains an expression of the
-      same value, the answer must have another form.
-    - A formula that is neither expanded nor factored is allowed only if the known answer is one.
+      same value, the answer must have another form. Integers are an exception, and so are answers
+      in the form of the known answer if the question contains the known answer itself.
     """
     gold_shape, gold_is_simplest = shape(gold), is_simplest(gold)
     answer_shape, answer_is_simplest = shape(answer), is_simplest(answer)
     is_same_form = (answer_shape, answer_is_simplest) == (gold_shape, gold_is_simplest)
     if is_same_form and count_symbols(gold) == count_symbols(answer):
         return True
-    asked_forms = find_asked_forms(question)  # {"shape", "simplest"} or a part of it
+    asked_forms = find_asked_forms(question)  # a subset of {"shape", "simplest"}
     if answer_shape == OTHER_SHAPE and (gold_shape != OTHER_SHAPE or "shape" in asked_forms):
         return False
     if "shape" in asked_forms and (answer_shape != gold_shape or has_arithmetic(answer)):
@@ -176,10 +185,12 @@ def is_same_collection(gold: Formula, answer: Formula, question: str) -> bool:
         return are_single and is_same(gold_parts[0], answer_parts[0], question)
     if len(gold_elements) != len(answer_elements):
         return False
-    # A list with "and" or "or" between its elements is not a tuple. Words are in double quotes.
+    # A list with the word "and" or "or" between its elements is not a tuple. A separator contains a
+    # word if it contains a double quote.
     if "tuple" in kinds and any(has_separator(formula, '"') for formula in (gold, answer)):
         return False
-    # A list may be a tuple, but not one of equations or inequalities, and not an interval.
+    # A list may stand for a tuple, but not if it has equations or inequalities, and not for an
+    # interval.
     has_relations = "chain" in map(kind, (*gold_elements, *answer_elements))
     is_unbracketed_tuple = kinds == {"list", "tuple"} and not (
         has_relations
@@ -222,8 +233,8 @@ def is_same_named(gold: Formula, answer: Formula, question: str) -> bool:
     """Return whether values with names, such as x = 1, y = 2, are the same.
 
     If only the answer has names, the values are compared in the order in which the question lists
-    the names, or else in their alphabetical order. If only the known answer has names, they are
-    compared in its order.
+    the names, or else in their alphabetical order. If only the known answer has names, the values
+    are compared in the known answer's order.
     """
     gold_values, answer_values = find_named_values(gold), find_named_values(answer)
     if gold_values and answer_values:
@@ -265,8 +276,9 @@ def is_same_chain(gold: Tree, answer: Formula, question: str) -> bool:
     ):
         return False
     # Another equation is right if it is the known answer times a number, except in these cases: the
-    # known answer gives the value of a name (x = 5); it defines a function or a name that is also
-    # a side of the answer; the question asks for a form; the answer leaves more unevaluated.
+    # known answer gives the value of a name (x = 5); it defines a function; its left side is a name
+    # that is also a side of the answer; the question asks for a form; the answer leaves more
+    # unevaluated.
     is_solved = is_name(left_side) and not value(right_side).free_symbols
     is_evaluated = find_unevaluated_in_sides(answer) <= find_unevaluated_in_sides(gold) | {"root"}
     is_definition = is_name(left_side) and (
@@ -294,6 +306,9 @@ def read_solutions(chain: Tree, gold: Formula, question: str) -> list[Formula]:
     The value is the last side, or the first if the last is a name. Each other side must be a name,
     a formula that the question asks for, or equal to the value. The rounded value may follow after
     \\approx. It is returned too if the question asks for rounding or the known answer is a decimal.
+    If only names come before \\approx, as in x \\approx 3.14, only the rounded value is returned.
+
+    An answer that repeats an equation of the question, or has other relations, states no value.
     """
     sides, relations = operands(chain), chain.children[1::2]
     rounded = []

@@ -1,6 +1,7 @@
 """Units of measurement: in answers, and those that a question asks for or mentions.
 
-A unit is a set of names with exponents: square feet per hour is {("ft", 2), ("h", -1)}.
+A unit is a set of names with exponents: square feet per hour is {("ft", 2), ("h", -1)}. In answers
+`clean_latex` has put the words of \\text{} in double quotes.
 """
 
 import itertools
@@ -27,7 +28,10 @@ PERCENT: Unit = frozenset({("percent", 1)})
 
 
 def stem_word(word: str) -> str:
-    """Return a word without a plural ending, so that box and boxes have the same stem."""
+    """Return a word without a final es, s or e.
+
+    So box and boxes have the same stem, and so have mile and miles.
+    """
     return re.sub(r"(?<=..)(?:es|s|e)$", "", word)
 
 
@@ -89,7 +93,7 @@ def split_number(text: str, question_words: frozenset[str]) -> tuple[str, Unit]:
         return dollar[1] + text[dollar.end() :], frozenset({("dollar", 1)})
     unit_match = UNIT_AT_END.search(text)
     before = text[: unit_match.start()] if unit_match else ""
-    # A number or formula must come before the unit, and not a function: in \sin m, m is a name.
+    # The unit must follow a number or a formula, and no function: in \sin m, m is a variable.
     if not re.search(r"[\w)}\]]\s*$", before) or re.search(
         r"\\(?:sin|cos|tan|cot|sec|csc)[^()]*$", before
     ):
@@ -99,7 +103,11 @@ def split_number(text: str, question_words: frozenset[str]) -> tuple[str, Unit]:
 
 
 def read_unit(words: str) -> Unit | None:
-    """Return the unit that these words name; None if one of them cannot be part of a unit."""
+    """Return the unit that these words name.
+
+    The result is None if they name no unit, if one of them is never part of a unit, or if two of
+    them mean the same.
+    """
     powers: Counter[str] = Counter()  # by name; below 0 after "per"
     sign, power, last_name = 1, 1, ""
     for part in UNIT_PART.findall(words.replace("mph", "miles per hour")):
@@ -136,8 +144,11 @@ END_WORDS = (
     "which to from express"
 )
 END_WORDS = frozenset(END_WORDS.split(" "))
-# Names of measures that also have other meanings. They are measures only after a number.
-AMBIGUOUS_NAMES = frozenset([*"aghlms", "in", "second", "degree", "degrees", "dollar", "dollars"])
+# Names of measures that also have other meanings. A question mentions the measure only if the name
+# follows a number, or by a sign of MEASURE_MARKS.
+AMBIGUOUS_NAMES = frozenset(
+    ["g", "h", "l", "m", "s", "in", "second", "degree", "degrees", "dollar", "dollars"]
+)
 LENGTH_MEASURES = frozenset(["mm", "cm", "m", "km", "in", "ft", "yd", "mi"])
 # Words of a sentence that asks something.
 QUESTION_WORDS = re.compile(r"(?i)\b(?:find|what|how|compute|determine|calculate)\b")
@@ -145,8 +156,9 @@ QUESTION_WORDS = re.compile(r"(?i)\b(?:find|what|how|compute|determine|calculate
 # asks for a unit with "per", and not for a single measure that it mentions.
 NON_ANGLE_WORDS = frozenset(["length", "distance", "area", "perimeter", "side", "radius", "volume"])
 RATE_WORDS = frozenset(["speed", "rate"])
-# Stems of words for numbers that may follow "how many".
-MAGNITUDE_STEMS = frozenset(["dozen", "hundr", "thousand", "million", "billion"])
+# Words for numbers that may follow "how many", and their stems.
+MAGNITUDE_WORDS = ["dozen", "hundred", "thousand", "million", "billion"]
+MAGNITUDE_STEMS = frozenset(map(stem_word, MAGNITUDE_WORDS))
 # Signs by which a question mentions a measure.
 MEASURE_MARKS = {"degree": r"\\circ|\u00b0|\bangles?\b|\bdegrees\b", "dollar": r"\\\$|\bdollar"}
 PERCENT_REQUEST = re.compile(
@@ -178,10 +190,11 @@ def find_asked_units(question: str) -> AskedUnits:
         if unit := read_unit(" ".join(itertools.takewhile(is_measure_word, phrase))):
             measures.add(unit)
         else:
+            # In "how many cups of red flour", both cups and flour may be the unit.
             groups = [group.split() for group in " ".join(phrase).split(" of ")]
             counted |= {stem_word(group[-1]) for group in groups if group}
             if phrase and stem_word(phrase[0]) in MAGNITUDE_STEMS:
-                counted = {"#"}  # "how many thousand": no word is a unit of the answer
+                counted = {"#"}  # after "how many thousand" no word may be the unit
             words |= {stem_word(word) for word in phrase}
     if not (measures or counted):
         for phrase in NAMED_UNITS.findall(text):
@@ -197,7 +210,10 @@ def is_measure_word(word: str) -> bool:
 
 
 def find_mentioned_measures(question: str) -> set[str]:
-    """Return the measures that a question mentions, as words or after a number."""
+    """Return the measures that a question mentions, and always "unit".
+
+    A question mentions a measure by its name, or by a sign of MEASURE_MARKS.
+    """
     in_text = " ".join(re.findall(r"\\(?:text|mbox|mathrm)\{([^{}]*)\}", question)).lower()
     words = set(extract_prose(question).split()) | set(re.findall("[a-z]+", in_text))
     words -= AMBIGUOUS_NAMES
@@ -226,9 +242,15 @@ def is_unit_allowed(gold: Unit, answer: Unit, question: str) -> bool:
     """Return whether an answer may have this unit.
 
     - An answer may have the unit of the known answer, or none.
+    - If the known answer has a measure of length, an answer may have "units" with the same
+      exponent.
+    - If the unit of the known answer is no measure, an answer may have as its unit another thing
+      that the question counts.
     - If the known answer has no unit, an answer may have the unit that the question asks for.
     - If the question asks for no unit either, an answer may have a measure that the question
       mentions: squared if the question is about an area, cubed if the question is about a volume.
+      It may not have degrees if the question is about lengths or trigonometric functions, and no
+      measure if it is about a rate.
     """
     if not answer or answer == gold:
         return True
