@@ -31,7 +31,7 @@ from performance.parts import Setting
 from performance.rewards import RecordingReward
 from performance.utilization import count_flops, measure_peak_flops_per_second
 from rapid import RapidTrainer
-from rapid.artifacts.manifests import peak_memory_mb
+from rapid.resources.memory import measure_peak_memory_mb
 from rapid.resources.wait_policy import WAIT_POLICY
 from rapid.training.clock import read_synchronized_seconds
 from rapid.training.trl.vllm import prepare_engine
@@ -127,7 +127,8 @@ class MeasuringCallback(TrainerCallback):
             "optimizer": self._optimizer_seconds,
             "log_mu": self._log_mu_seconds,
             "phases": {name: total - earlier.get(name, 0.0) for name, total in phases.items()},
-            "memory": peak_memory_mb(),  # read before the next measurement, which needs memory too
+            # read before the next measurement, which needs memory too
+            "memory": measure_peak_memory_mb(),
             "flops": count_flops(trainer),
             "peak_flops_per_second": measure_peak_flops_per_second(device, bf16),
         }

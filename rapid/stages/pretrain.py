@@ -19,9 +19,10 @@ from pathlib import Path
 
 from rapid.artifacts.demonstrations import Lesson
 from rapid.artifacts.files import read_jsonl
-from rapid.artifacts.manifests import peak_memory_mb, record_job, verify_inputs
+from rapid.artifacts.manifests import record_job, verify_inputs
 from rapid.config.specs import PretrainSpec, TokenizerSpec
 from rapid.embedded_models.architectures import CONTEXT, build_model
+from rapid.resources.memory import measure_peak_memory_mb
 
 PAD, EOS, BOS = "<pad>", "<eos>", "<bos>"
 ALL_CORRECT_SHARE = 0.3  # first part of the demonstrations, in which all completions are correct
@@ -109,7 +110,7 @@ def pretrain(spec: PretrainSpec, data: list[Path], tokenizer: Path, folder: Path
             "parameters": model.num_parameters(),
             "loss": result.training_loss,
             "seconds": time.perf_counter() - began,
-            "peak_memory_mb": peak_memory_mb(),
+            "peak_memory_mb": measure_peak_memory_mb(),
         }
     print(f"{folder}: loss {result.training_loss:.2f}", file=sys.stderr)
 

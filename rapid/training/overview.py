@@ -17,7 +17,7 @@ from transformers.trainer_pt_utils import get_model_param_count
 from transformers.trainer_utils import has_length
 from transformers.utils.logging import WARNING, get_verbosity
 
-from rapid.artifacts.manifests import peak_memory_mb
+from rapid.resources.memory import measure_peak_memory_mb
 from rapid.text import align_columns, format_duration, format_size
 from rapid.training.caches import depends_on_padding
 from rapid.training.memory import AUTO
@@ -325,7 +325,7 @@ def count_held_bytes(trainer: Any) -> int:
 def describe_peak(device: torch.device) -> str:
     """Describe the peak of this process's memory."""
     total = f" of {format_size(get_total_memory(device))}" if device.type == "cuda" else ""
-    return f"; peak memory {format_size(1e6 * peak_memory_mb())}{total}"
+    return f"; peak memory {format_size(1e6 * measure_peak_memory_mb())}{total}"
 
 
 def get_total_memory(device: torch.device) -> int:

@@ -8,9 +8,9 @@ from pathlib import Path
 from transformers import TrainerCallback
 from transformers.trainer_callback import ExportableState
 
-from rapid.artifacts.manifests import peak_memory_mb
 from rapid.artifacts.metrics import select_metrics
 from rapid.artifacts.runs import PHASES, Progress, StepRecord
+from rapid.resources.memory import measure_peak_memory_mb
 from rapid.training.clock import PhaseClock
 from rapid.training.usage import Usage
 
@@ -48,7 +48,7 @@ class StepRecorder(TrainerCallback, ExportableState):
     @property
     def peak_memory_mb(self) -> float:
         """The run's peak of memory in MB (1e6 bytes)."""
-        return max(self._peak_memory_mb, peak_memory_mb())
+        return max(self._peak_memory_mb, measure_peak_memory_mb())
 
     def pause(self, function: Callable[[], None]) -> None:
         """Call a function without counting its time as the run's."""
