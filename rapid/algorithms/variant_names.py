@@ -117,9 +117,7 @@ def parse_variant_name(name: str) -> ParsedName:
     try:
         changes = changes_class.model_validate(dict(pair.split("=") for pair in pairs))
     except ValidationError as error:
-        first_error = error.errors()[0]
-        requirement = first_error["msg"].removeprefix("Input should ")
-        raise ValueError(f"{first_error['loc'][0]} must {requirement}") from None
+        raise ValueError(_describe_invalid_change(error)) from None
     return ParsedName(name, algorithm, int(h or 1), changes)
 
 
@@ -132,6 +130,14 @@ def _explain_unknown_change(key: str, base_name: str, valid_keys: list[str]) -> 
         f"{base_name} has no parameter {key}; variants of it may change {', '.join(valid_keys)}"
         f"{suggest_name(key, valid_keys)}"
     )
+
+
+def _describe_invalid_change(error: ValidationError) -> str:
+    """Return why the first invalid value cannot be the value of its parameter."""
+    details = error.errors()[0]
+    if not details["loc"]:  # an error of `Settings`, whose message names the parameter
+        return details["msg"].removeprefix("Value error, ")
+    return f"{details['loc'][0]} must {details['msg'].removeprefix('Input should ')}"
 
 
 def format_variant(name: str, **changes: float) -> str:

@@ -41,6 +41,8 @@ def limit_memory(
 ) -> LimitedCommand:
     """Return the command line that runs `command` as a grader, with its memory limited.
 
+    This may make a group for the command. Call `remove_group` after the command has ended.
+
     Args:
         memory_mb: the limit in 1e6 bytes; None for no limit.
         address_space: whether to limit the address space if there are no cgroups. False for
@@ -98,11 +100,15 @@ def _can_limit_memory(folder: Path) -> bool:
         controllers = (folder / "cgroup.subtree_control").read_text().split()
         if "memory" not in controllers or not os.access(folder, os.W_OK):
             return False
-        join_file = _make_group(folder, 100) / _JOIN_FILE  # a trial, with memory for a shell
+        trial_group = _make_group(folder, 100)  # with memory for a shell
     except OSError:
         return False
-    join = ["/bin/sh", "-c", 'echo $$ > "$1"', "sh", str(join_file)]
-    return subprocess.run(join, stderr=subprocess.DEVNULL, check=False).returncode == 0
+    join = ["/bin/sh", "-c", 'echo $$ > "$1"', "sh", str(trial_group / _JOIN_FILE)]
+    try:
+        return subprocess.run(join, stderr=subprocess.DEVNULL, check=False).returncode == 0
+    finally:
+        with contextlib.suppress(OSError):
+            trial_group.rmdir()
 
 
 def _make_group(folder: Path, memory_mb: int) -> Path:

@@ -68,6 +68,10 @@ def test_every_rl_algorithm_can_reuse_completions(values, name):
         ("rapid-H4,eta=-1", "eta must be greater than 0"),
         ("rapid-H4,clip=often", "clip must be 'advantage'"),
         ("rapid-H4,group_size=1", "group_size must be greater than or equal to 2"),
+        (
+            "rapid-H4,n_step=3000000000",
+            "n_step: '3000000000' is invalid: its absolute value must be at most 2147483647",
+        ),
         ("pg,eta=1", "eta is a parameter of RAPID only"),
         ("pg,epsilon=1", "epsilon is a parameter of GRPO, naive GRPO and Dr. GRPO only"),
         ("sft,epochs=2", "sft has no variants"),

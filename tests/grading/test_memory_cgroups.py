@@ -1,5 +1,6 @@
 """Memory limits of grader processes: cgroups, the address space, and the OOM score."""
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -110,6 +111,13 @@ def test_a_command_fails_if_its_cgroup_accepts_no_process(fake_cgroups):
 
 def test_no_cgroup_is_made_without_a_delegated_memory_controller(fake_cgroups):
     (fake_cgroups / "cgroup.subtree_control").write_text("cpu\n")
+    run_limited("true", memory_mb=10_000)
+    assert list(fake_cgroups.glob("rapid-*")) == []
+
+
+def test_no_cgroup_is_left_in_a_folder_whose_cgroups_accept_no_process(fake_cgroups, monkeypatch):
+    monkeypatch.setattr(memory_cgroups, "_JOIN_FILE", "missing/cgroup.procs")
+    monkeypatch.setattr(Path, "rmdir", shutil.rmtree)  # the kernel removes its files, too
     run_limited("true", memory_mb=10_000)
     assert list(fake_cgroups.glob("rapid-*")) == []
 
