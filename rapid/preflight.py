@@ -34,6 +34,10 @@ GPU_MEMORY_MB = 20_000  # 1e6 bytes that each GPU must have: enough for the pape
 SPARE_DISK_MB = 5_000  # 1e6 bytes for problems, records and reports
 MODEL_DISK_MB = 20  # 1e6 bytes of an embedded (tiny, trained from scratch) model
 HUB_SECONDS = 20  # limit for an answer of the Hugging Face hub
+GRADER_ADVICE = (
+    "If the grader printed an error, it is above this line. Otherwise check the free memory, and "
+    "look for the kernel's out-of-memory killer (dmesg)."
+)
 WEIGHT_SUFFIXES = (".safetensors", ".gguf")  # suffixes of files with weights
 
 
@@ -72,6 +76,7 @@ def run_checks(params: Params, machine: bool = True) -> Iterator[Check]:
     for name in list_needed_models(params):
         if isinstance(model := params.models[name], PublishedModel):
             job = build_plan(params).get_job(f"models/{name}")
+            # A model that is copied already is not looked up at its source again.
             source = job.folder if _has_run(job) else model.source
             check, model_sizes[name] = _check_model(name, source, model.revision)
             yield check
@@ -84,7 +89,7 @@ def run_checks(params: Params, machine: bool = True) -> Iterator[Check]:
 
 
 def _has_run(job: Job) -> bool:
-    """Return whether the job's manifest has its present spec, so that it need not run again."""
+    """Return whether, according to its manifest, the job has run with its present spec."""
     try:
         manifest = Manifest.read(job.folder)
     except BadFile:
@@ -248,7 +253,7 @@ def _check_disk(params: Params, model_sizes: dict[str, int]) -> Check:
 def _check_grader(name: str, permissions: GradingPermissions, from_hub: bool = False) -> Check:
     """Check that a benchmark's grader starts, and describe the isolation of completions.
 
-    If problems come from the hub, the grader is also started as they need.
+    If problems come from the hub, also check what only these need, such as Mathlib for miniF2F.
     """
     subject, benchmark = f"grader of {name}", BENCHMARKS[name]
     try:
@@ -264,7 +269,7 @@ def _check_grader(name: str, permissions: GradingPermissions, from_hub: bool = F
         return Check(subject, reason, advice or "Run make setup.")
     except (GraderDied, LeanUnavailable) as error:
         reason, _, advice = str(error).partition(". ")
-        return Check(subject, reason, advice or "See above.")
+        return Check(subject, reason, advice or GRADER_ADVICE)
     finding = f"works; isolation: {isolation}" if isolation else "works"
     if isolation and permissions.unsafe_settings:
         finding += f"; allowed by grading.{', '.join(permissions.unsafe_settings)}"

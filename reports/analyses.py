@@ -151,7 +151,7 @@ def read_field_analyses(data: ReportData, record_file: Path) -> list[FieldAnalys
             PooledOutcomes(*place, clustered, earlier, problems_vary)
             for problems_vary in (True, False)
         )
-        other_field = field.model_copy(update={"reach": latest.test_target.level})
+        other_field = field.model_copy(update={"reach": latest.test_target.computed})
         other_target = FieldOutcomes(benchmark, other_field, data)
         analyses.append(FieldAnalyses(latest, pooled, over_seeds, clustered, earlier, other_target))
     return analyses

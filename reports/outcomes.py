@@ -85,7 +85,7 @@ class FieldOutcomes:
     @property
     def target_accuracy(self) -> float:
         """The target accuracy in the parameters, or else that of `test_target`."""
-        return self.test_target.level if self.field.reach is None else self.field.reach
+        return self.test_target.computed if self.field.reach is None else self.field.reach
 
     @cached_property
     def outcomes(self) -> dict[str, Outcome]:

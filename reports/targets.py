@@ -1,4 +1,8 @@
-"""The target accuracy of a benchmark in the arena, and the chance to reach it without learning."""
+"""The target accuracy of a benchmark in the arena, and the chance to reach it without learning.
+
+The arena uses the target accuracy that is set in the parameters (`reach`), if there is one, and
+otherwise the target accuracy that `compute_target` computes from runs.
+"""
 
 import math
 from dataclasses import dataclass
@@ -13,23 +17,22 @@ GAIN_SHARE = 0.75  # a run reaches the target with this share of PG's gain in ac
 
 @dataclass(frozen=True)
 class Target:
-    """A target accuracy, and the probability that a model reaches it without learning.
+    """A computed target accuracy, and probabilities that a model reaches a target without learning.
 
     Args:
         start: mean accuracy of the model before RL, on the test problems.
         noise: standard deviation of this model's accuracy over repeated evaluations.
-        level: `start` plus three quarters of PG's gain on the test problems, rounded to three
+        computed: the computed target accuracy, which is `start` plus three quarters of PG's gain on the test problems, rounded to three
             decimals; NaN if there are no runs.
-        chance: probability that a model that learns nothing reaches `level`.
-        chance_at_set_target: the same for the target accuracy in the parameters, or for `level` if
-            they have none.
+        chance_of_computed: probability that a model that learns nothing reaches `computed`.
+        chance_of_used: probability that it reaches the target accuracy that the arena uses.
     """
 
     start: float
     noise: float
-    level: float
-    chance: float
-    chance_at_set_target: float
+    computed: float
+    chance_of_computed: float
+    chance_of_used: float
 
 
 def compute_target(
@@ -43,13 +46,14 @@ def compute_target(
 
     Args:
         untrained: rows of the model before RL in the data frame of all runs, one per evaluation.
-        set_target: the target accuracy in the parameters.
+        set_target: the target accuracy that is set in the parameters, if any.
         evaluations: how often a run is evaluated during and after training.
     """
     accuracies = untrained[metric].dropna().to_numpy()
     start, final = (float(runs[metric].mean()) for runs in (untrained, pg_runs))
-    level = start + GAIN_SHARE * (final - start)
-    level = math.floor(1000 * level + 0.5) / 1000 if math.isfinite(level) else level
+    computed = start + GAIN_SHARE * (final - start)
+    if math.isfinite(computed):
+        computed = math.floor(1000 * computed + 0.5) / 1000
     if len(accuracies) == 1:
         (scores,) = untrained[untrained[metric].notna()].scores
         noise = compute_sampling_error(scores)
@@ -57,9 +61,9 @@ def compute_target(
         noise = float(accuracies.std(ddof=1)) if len(accuracies) else math.nan
     chances = (
         curves.compute_chance_to_reach(accuracy, start, noise, evaluations)
-        for accuracy in (level, level if set_target is None else set_target)
+        for accuracy in (computed, computed if set_target is None else set_target)
     )
-    return Target(start, noise, level, *chances)
+    return Target(start, noise, computed, *chances)
 
 
 def compute_sampling_error(scores: dict[str, tuple[int, int]]) -> float:

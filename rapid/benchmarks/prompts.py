@@ -47,7 +47,7 @@ def render_prompt(
         raise BadTemplate(f"{os.path.relpath(FOLDER / path)}:{line}: {error}. {names}") from None
 
 
-def render_forms(benchmark: str, problem: Problem) -> dict[str, str]:
+def render_prompt_and_message(benchmark: str, problem: Problem) -> dict[str, str]:
     """Return the two forms of a problem's prompt: the text for a base model, the chat message.
 
     The keys are fields of `rapid.artifacts.demonstrations.Demonstration`.

@@ -19,7 +19,10 @@ from rapid.settings import describe_invalid
 
 
 class Study(Section):
-    """A comparison of variants on one benchmark; each differs from the first in one parameter."""
+    """A comparison of algorithms or variants on one benchmark, each with the first of them.
+
+    Variants usually differ from the first in one parameter, but this is not checked.
+    """
 
     benchmark: BenchmarkName
     model: ModelName | None = Field(
@@ -45,11 +48,11 @@ class Study(Section):
 
 
 class Hypothesis(Section):
-    """A preregistered prediction: limits of a weighted sum of the variants' metrics."""
+    """A preregistered prediction: a weighted sum of a metric over variants is within limits."""
 
     claim: str = Field(min_length=1, description="the prediction in words, without a full stop")
     studies: list[NameWithoutDots] = Field(
-        min_length=1, description="studies that test the prediction"
+        min_length=1, description="studies; the prediction is tested in each of them"
     )
     metric: Annotated[str, Field(pattern=rf"^(pass@[1-9]\d*|{'|'.join(EVALUATION_METRICS)})$")] = (
         "pass@1"

@@ -13,7 +13,7 @@ from rapid.artifacts.files import read_jsonl, write_jsonl
 from rapid.artifacts.manifests import record_job, verify_inputs
 from rapid.benchmarks import BENCHMARKS
 from rapid.benchmarks.made import draw_exercises
-from rapid.benchmarks.prompts import render_forms
+from rapid.benchmarks.prompts import render_prompt_and_message
 from rapid.config.specs import DemonstrateSpec
 
 
@@ -47,7 +47,7 @@ def demonstrate(spec: DemonstrateSpec, train: Path, folder: Path) -> None:
         ]
         rng, rows = random.Random(spec.data_seed), []
         for problem, correct, mistakes in new_exercises[: spec.demonstrations]:
-            prompts = render_forms(benchmark.name, problem)
+            prompts = render_prompt_and_message(benchmark.name, problem)
             lesson = Lesson(
                 id=problem.id, prompt=prompts["prompt"], correct=correct, mistakes=list(mistakes)
             )

@@ -11,7 +11,7 @@ from rapid.artifacts.demonstrations import Demonstration
 from rapid.artifacts.files import read_jsonl, write_jsonl
 from rapid.artifacts.manifests import record_job, verify_inputs
 from rapid.benchmarks import BENCHMARKS
-from rapid.benchmarks.prompts import render_forms
+from rapid.benchmarks.prompts import render_prompt_and_message
 from rapid.config.specs import DistillSpec
 from rapid.sampling import sample_and_grade
 
@@ -54,7 +54,7 @@ def distill(spec: DistillSpec, teacher: Path, train: Path, folder: Path) -> None
             rows = [
                 Demonstration(
                     id=problem.id,
-                    **render_forms(benchmark.name, problem),
+                    **render_prompt_and_message(benchmark.name, problem),
                     completion=completion.text,
                 )
                 for problem, completion, verdict in graded

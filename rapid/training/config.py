@@ -16,13 +16,8 @@ from rapid.algorithms.training_parameters import TrainingParameters
 from rapid.training.contradictions import SignalColumn, find_contradictions
 from rapid.training.memory import AUTO
 from rapid.training.precision import measure_shared_rates
-from rapid.training.trl.objective import (
-    TRL,
-    TRL_LOSS_FIELDS,
-    get_objectives,
-    resolve_defaults,
-    resolve_objective,
-)
+from rapid.training.trl import TRL_LOSS_FIELDS
+from rapid.training.trl.objective import TRL, get_objectives, resolve_defaults, resolve_objective
 from rapid.training.trl.sizes import resolve_sizes, set_trl_sizes
 
 

@@ -22,8 +22,8 @@ from pydantic import (
 )
 
 from rapid.algorithms.training_parameters import GroupSize, MicroBatch, PrecisionOrAuto, Reuse
-from rapid.training.trl import TRL_LOSS_ONLY_FIELDS
-from rapid.training.trl.objective import TRL, TRL_LOSS_FIELDS, explicit_trl_settings, get_objectives
+from rapid.training.trl import TRL_LOSS_FIELDS, TRL_LOSS_ONLY_FIELDS
+from rapid.training.trl.objective import TRL, explicit_trl_settings, get_objectives
 from rapid.training.trl.sizes import find_size_contradictions
 
 # Values of sampling settings with which completions are sampled from the policy itself.
@@ -42,7 +42,7 @@ SignalColumn = Literal["rewards", "accuracy"]  # values of dynamic_sampling_by: 
 
 
 class CheckedFields(BaseModel):
-    """Fields of RapidConfig with the values that are allowed, as in params.yaml."""
+    """The fields of RapidConfig that are checked one by one; most bounds are those of params.yaml."""
 
     model_config = ConfigDict(strict=True, allow_inf_nan=False)
 
@@ -114,7 +114,7 @@ def find_contradictions(config, processes: int) -> Iterator[str]:
 def _find_parameter_errors(config) -> Iterator[str]:
     """Yield a message for each wrong parameter of the objective, or for too small eval groups."""
     try:
-        settings = config.settings
+        settings = config.settings  # this raises ValidationError if a parameter is wrong
         if config.num_generations_eval == 1 and not config.uses_trl_loss:
             # This raises ValueError if advantages need groups of two or more completions.
             config.algorithm.advantages(settings, torch.zeros(1), 1)
@@ -159,9 +159,8 @@ def _find_distribution_changes(config) -> Iterator[str]:
         )
     if changed := find_sampling_changes(config):
         yield (
-            "importance weights need samples of the policy itself, but "
-            f"{', '.join(changed)} changes what is sampled; set top_p=1, top_k=0, "
-            "min_p=None, repetition_penalty=1, and remove it from generation_kwargs, or "
+            "importance weights need samples of the policy itself, but these settings change what "
+            f"is sampled: {', '.join(changed)}; leave them unset, also in generation_kwargs, or "
             f"set {single_step}"
         )
 
@@ -199,7 +198,7 @@ def _find_settings_of_other_objectives(config) -> Iterator[str]:
     # Every objective may use these two, although DAPO declares them as its parameters.
     allowed |= {"dynamic_sampling_rounds", "mask_truncated_completions"}
     allowed |= {*TRL_LOSS_FIELDS} if config.uses_trl_loss else set()
-    trl_only = explicit_trl_settings(config).keys() & TRL_LOSS_ONLY_FIELDS
+    explicit_trl_only = explicit_trl_settings(config).keys() & TRL_LOSS_ONLY_FIELDS
     for field in fields(config):
         name, value = field.name, getattr(config, field.name)
         if name in allowed or value == field.default:
@@ -209,7 +208,9 @@ def _find_settings_of_other_objectives(config) -> Iterator[str]:
             for objective, algorithm in get_objectives().items()
             if name in algorithm.parameters_by_config_field
         ]
-        if (other_objectives and name in TRL_LOSS_FIELDS) or name in trl_only:
+        # "trl" reads all `TRL_LOSS_FIELDS`. No other objective reads the `TRL_LOSS_ONLY_FIELDS`,
+        # and of these, the values that RAPID always trains with are no error.
+        if (other_objectives and name in TRL_LOSS_FIELDS) or name in explicit_trl_only:
             other_objectives.append(TRL.name)
         if other_objectives:
             yield (

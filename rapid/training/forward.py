@@ -47,7 +47,8 @@ def compute_completion_logps(
         model: the policy, or a wrapper of it such as DDP.
         batch: `prompt_ids`, `prompt_mask` (N, P), `completion_ids`, `completion_mask` (N, T).
         group_size: each `group_size` consecutive rows have the same prompt.
-        temperature: the sampling temperature, by which logits are divided.
+        temperature: the sampling temperature, by which logits are divided here. The fused head
+            knows it already, and divides by it itself.
         share_prefill: compute each prompt once for its group, if `can_share_prompts(model)`.
         needs_entropy_gradient: if False, entropies may have no gradient.
     """
@@ -62,7 +63,10 @@ def compute_completion_logps(
 
 
 def _score_plainly(model, batch: Batch) -> tuple[Tensor, Tensor | None]:
-    """Return log pi and entropies from one forward pass of prompts and completions together."""
+    """Return log pi and entropies from one forward pass of prompts and completions together.
+
+    No temperature is passed: `fused_lm_head` divides logits by the one that TRL's patch has.
+    """
     ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], dim=1)  # (N, P + T)
     mask = torch.cat([batch["prompt_mask"], batch["completion_mask"]], dim=1)
     labels = ids.masked_fill(mask == 0, IGNORED_LABEL)
@@ -79,10 +83,11 @@ def _score_plainly(model, batch: Batch) -> tuple[Tensor, Tensor | None]:
 def _score_by_prompt_length(model, batch: Batch) -> tuple[Tensor, Tensor | None]:
     """Return log pi and entropies from one forward pass per prompt length, without padded prompts.
 
-    This is for models for which `depends_on_padding` is True. With a gradient, all prompts of a
-    batch have the same length (`same_prompt_length` of `make_chunks`), as processes have to make
-    equally many forward passes. Without a gradient the number of passes may differ between
-    processes: the model is unwrapped, so that processes do not wait for each other in DDP.
+    This is for models for which `depends_on_padding` is True. With a gradient, processes must make
+    equally many forward passes, so all prompts of such a batch have the same length
+    (`same_prompt_length` of `micro_batches.make_chunks`). Without a gradient the number of passes
+    may differ between processes: the model is unwrapped, so that processes do not wait for each
+    other in DDP.
     """
     model = model if torch.is_grad_enabled() else unwrap_model(model)
     lengths, width = batch["prompt_mask"].sum(1), batch["prompt_ids"].size(1)

@@ -56,7 +56,11 @@ def render(
 
 
 def _list_notes_below(table: Table, style: PaperStyle) -> list[Note]:
-    """Return the paragraphs below a table: notes if the style puts them there, and footnotes."""
+    """Return the paragraphs below a table.
+
+    These are the notes if style.notes is "below", the named notes also if it is "caption", and the
+    footnotes in any case.
+    """
     notes = [Note(" ".join(table.notes))] if table.notes and style.notes == "below" else []
     if style.notes in ("below", "caption"):
         notes += [Note(text, name=name) for name, text in table.named_notes]
@@ -74,7 +78,10 @@ def _collect_notes(tables: Sequence[Table]) -> dict[Note, list[int]]:
 
 
 def render_cell(entry: Cell, footnotes: dict[str, str]) -> str:
-    """Return a cell with its mark, its footnote's key, further lines, and a dagger for a tie."""
+    """Return a cell with its mark, its footnote's key, further lines, and a dagger for a tie.
+
+    `footnotes` has the key of each footnote (a, b, ...), by the reason why a value is missing.
+    """
     command = {"best": r"\textbf", "runner-up": r"\underline", "": ""}[entry.mark]
     text = tex.escape(entry.text)
     if command:

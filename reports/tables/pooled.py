@@ -116,9 +116,13 @@ def _build_target_table(fields: list[FieldAnalyses], number: int) -> Table:
             formats.percent(field.test_target.start), formats.percent(field.test_target.noise)
         ),
         "Target": lambda field: Cell(formats.percent(field.target_accuracy)),
-        "Chance": lambda field: Cell(formats.p_value(field.test_target.chance_at_set_target)),
-        "Target on the test problems": lambda field: Cell(formats.percent(field.test_target.level)),
-        "Chance of that target": lambda field: Cell(formats.p_value(field.test_target.chance)),
+        "Chance": lambda field: Cell(formats.p_value(field.test_target.chance_of_used)),
+        "Target on the test problems": lambda field: Cell(
+            formats.percent(field.test_target.computed)
+        ),
+        "Chance of that target": lambda field: Cell(
+            formats.p_value(field.test_target.chance_of_computed)
+        ),
     }
     start = latest[0].data.params.training.start
     evaluations = [

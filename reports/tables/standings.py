@@ -198,12 +198,14 @@ def format_target_accuracy(outcomes: FieldOutcomes) -> str:
 def _describe_target(outcomes: FieldOutcomes) -> dict[str, str]:
     """Return facts about a target accuracy that is not in the parameters; {} if it is."""
     target = outcomes.test_target if outcomes.field.reach is None else None
-    if target is None or math.isnan(target.level):
+    if target is None or math.isnan(target.computed):
         return {}
     return {
         "start": formats.percent(target.start),
         "noise": MISSING if math.isnan(target.noise) else formats.percent(target.noise),
-        "chance": MISSING if math.isnan(target.chance) else formats.p_value(target.chance),
+        "chance": MISSING
+        if math.isnan(target.chance_of_computed)
+        else formats.p_value(target.chance_of_computed),
     }
 
 

@@ -14,9 +14,9 @@ PG_RUNS = pd.DataFrame({"pass@1": [0.6, 0.8], "scores": [{}, {}]})
 def test_target_is_the_start_and_three_quarters_of_the_gain():
     untrained = pd.DataFrame({"pass@1": [0.28, 0.30, 0.32], "scores": [{}] * 3})
     target = compute_target(untrained, PG_RUNS, "pass@1", 0.32, evaluations=4)
-    assert (target.start, target.noise, target.level) == pytest.approx((0.30, 0.02, 0.60))
-    assert target.chance == pytest.approx(0, abs=1e-12)
-    assert target.chance_at_set_target == pytest.approx(1 - 0.841345**4, abs=1e-5)
+    assert (target.start, target.noise, target.computed) == pytest.approx((0.30, 0.02, 0.60))
+    assert target.chance_of_computed == pytest.approx(0, abs=1e-12)
+    assert target.chance_of_used == pytest.approx(1 - 0.841345**4, abs=1e-5)
 
 
 def test_noise_of_a_single_evaluation_is_the_sampling_error():

@@ -46,12 +46,12 @@ VALID = COMMON | {"H": 2, "n_step": 8, "num_generations": 4, "micro_batch_size":
         ({"objective": "ppo"}, "set it to one of grpo, naive-grpo, pg, .*, rapid, trl"),
         ({"objective": "sft"}, "set it to one of"),
         ({"beta": 0.1, **RAPID}, "set beta=0.0, or objective to one of grpo, naive-grpo, trl"),
-        ({"top_p": 0.9}, "set top_p=1"),
-        ({"top_k": 50}, "set top_p=1"),
-        ({"min_p": 0.1}, "set top_p=1"),
-        ({"repetition_penalty": 1.1}, "repetition_penalty=1"),
+        ({"top_p": 0.9}, "is sampled: top_p=0.9; leave them unset"),
+        ({"top_k": 50}, "is sampled: top_k=50; leave"),
+        ({"min_p": 0.1}, "is sampled: min_p=0.1; leave"),
+        ({"repetition_penalty": 1.1}, "is sampled: repetition_penalty=1.1; leave"),
         *(
-            ({"generation_kwargs": {name: value}}, f"but {name}={value!r} changes what is sampled")
+            ({"generation_kwargs": {name: value}}, f"what is sampled: {name}={value!r}; leave")
             for name, value in {
                 "top_k": 5,
                 "temperature": 0.7,
@@ -61,8 +61,14 @@ VALID = COMMON | {"H": 2, "n_step": 8, "num_generations": 4, "micro_batch_size":
                 "min_new_tokens": 3,
             }.items()
         ),
-        ({"generation_kwargs": '{"top_k": 5}'}, "but top_k=5 changes"),  # as on a command line
-        ({"top_p": 0.9, "generation_kwargs": {"top_k": 5}}, "but top_p=0.9, top_k=5 changes"),
+        (
+            {"generation_kwargs": '{"top_k": 5}'},
+            "is sampled: top_k=5; leave",
+        ),  # as on a command line
+        (
+            {"top_p": 0.9, "generation_kwargs": {"top_k": 5}},
+            "is sampled: top_p=0.9, top_k=5; leave",
+        ),
         ({"grading_workers": -1}, "grading_workers=-1: Input should be .* equal to 0"),
         ({"max_completion_length": None, "objective": "dr-grpo"}, "dr-grpo divides by it"),
         ({"token_budget": 0}, "token_budget=0: must be greater than 0, or auto"),

@@ -17,10 +17,15 @@ from trl.trainer.utils import add_fused_lm_head
 from rapid import RapidTrainer
 from rapid.training import forward
 from rapid.training.gradient_trainer import GradientTrainer
-from rapid.training.trl import LOSS_COLUMNS, REFUSED_COLUMNS, prevent_vllm_import, vllm
+from rapid.training.trl import (
+    LOSS_COLUMNS,
+    REFUSED_COLUMNS,
+    TRL_LOSS_FIELDS,
+    prevent_vllm_import,
+    vllm,
+)
 from rapid.training.trl.loss_trainer import TOKEN_MEAN_LOSS_TYPES, TrlLossTrainer
 from rapid.training.trl.micro_batch_trainer import MicroBatchTrainer
-from rapid.training.trl.objective import TRL_LOSS_FIELDS
 from rapid.training.trl.prompts import PromptCheckTrainer
 from rapid.training.trl.resumable_trainer import ResumableTrainer
 from rapid.training.trl.sampling_trainer import SamplingTrainer

@@ -10,7 +10,7 @@ from transformers import TrainingArguments
 from trl import GRPOConfig, GRPOTrainer
 
 from rapid import RapidConfig
-from rapid.training.trl.objective import TRL_LOSS_FIELDS
+from rapid.training.trl import TRL_LOSS_FIELDS
 from tests.conftest import ROOT
 
 PAGE = (ROOT / "docs/trl.md").read_text(encoding="utf-8")

@@ -31,7 +31,8 @@ HIGHEST_NATIVE_CALL = 0x3FFF_FFFF
 # By os.uname().machine: the number of clone, and the numbers of refused calls. Lean may start
 # threads, for which it calls clone. It does not need processes, and may not start any.
 CLONE_AND_REFUSED_CALLS = {
-    # fork, vfork, ptrace, unshare, keyctl, bpf, userfaultfd, perf_event_open, io_uring_setup
+    # fork, vfork, ptrace, unshare, keyctl, bpf, userfaultfd, perf_event_open, io_uring_setup;
+    # aarch64 has no fork and vfork.
     "x86_64": (56, (57, 58, 101, 272, 250, 321, 323, 298, 425)),
     "aarch64": (220, (117, 97, 219, 280, 282, 241, 425)),
 }
@@ -68,6 +69,7 @@ def build_sandbox_command(program: Sequence[str], readable: Sequence[Path]) -> l
 
 def assemble_filter(machine: str) -> bytes:
     """Return the filter of system calls for a kind of machine (`os.uname().machine`)."""
+    # As a program, this module has no package `rapid` to import bpf from (-I and -S, see above).
     sys.path.append(RUNNER_FOLDER)
     import bpf
 

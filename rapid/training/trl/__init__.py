@@ -56,6 +56,9 @@ TRL_LOSS_ONLY_FIELDS = (
     "vllm_importance_sampling_clip_min",
     "vllm_importance_sampling_cap",
 )
+# All fields of GRPOConfig that GRPOTrainer's own loss reads. Other objectives read the first four,
+# too.
+TRL_LOSS_FIELDS = ("beta", "epsilon", "epsilon_high", "scale_rewards", *TRL_LOSS_ONLY_FIELDS)
 
 
 def prevent_vllm_import() -> None:

@@ -7,7 +7,7 @@ import logging
 
 from rapid.algorithms import ALGORITHMS, RAPID
 from rapid.algorithms.base import Algorithm
-from rapid.training.trl import TRL_LOSS_ONLY_FIELDS
+from rapid.training.trl import TRL_LOSS_FIELDS
 
 logger = logging.getLogger(__name__)
 
@@ -21,9 +21,7 @@ class TrlLoss(Algorithm):
 
 
 TRL = TrlLoss()
-# Fields of GRPOConfig that GRPOTrainer's loss reads. Other objectives read the first four, too.
-TRL_LOSS_FIELDS = ("beta", "epsilon", "epsilon_high", "scale_rewards", *TRL_LOSS_ONLY_FIELDS)
-# Values of these fields that do not choose "trl", although they differ from TRL's default, because
+# Values of `TRL_LOSS_FIELDS` that do not choose "trl", although they differ from TRL's default, because
 # RAPID always trains with them.
 SAME_AS_RAPID = {
     "scale_rewards": ("none", False),

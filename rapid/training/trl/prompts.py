@@ -24,9 +24,9 @@ class PromptCheckTrainer(GRPOTrainer):
 
     @override
     def _tokenize_prompts(self, prompts):
-        """Tokenize prompts; refuse empty and too long ones; warn of keys that the template ignores.
+        """Tokenize prompts, and refuse empty and too long ones.
 
-        TRL checks neither.
+        Also warn of keys of messages that the chat template does not read. TRL checks none of this.
         """
         tokenized = super()._tokenize_prompts(prompts)
         refuse_prompts(prompts, tokenized[0], get_text_config(self.model))
