@@ -72,9 +72,9 @@ def main(arguments: list[str] | None = None) -> int:
     if missing := find_missing_requirements():
         print(
             f"make gpu: {sys.executable} lacks {', '.join(missing)}. On a machine with a "
-            "network, run make gpu GPU_BENCH=--wheels, and copy the folder .gpu/wheels that it "
-            f"fills to {WHEELS} on this machine. If packages are still missing, add their names: "
-            "GPU_BENCH='--wheels pandas'."
+            "network, run make gpu GPU_BENCH=--wheels, which fills the folder .gpu/wheels. Copy "
+            f"the folder to {WHEELS} on this machine. If packages are still missing, add their "
+            "names, as in GPU_BENCH='--wheels pandas'."
         )
         return 1
     if not options.tiny and not _sees_gpu():

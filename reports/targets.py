@@ -17,13 +17,13 @@ GAIN_SHARE = 0.75  # a run reaches the target with this share of PG's gain in ac
 
 @dataclass(frozen=True)
 class Target:
-    """A computed target accuracy, and probabilities that a model reaches a target without learning.
+    """The computed target accuracy, and the chance to reach a target without learning.
 
     Args:
         start: mean accuracy of the model before RL, on the test problems.
         noise: standard deviation of this model's accuracy over repeated evaluations.
-        computed: the computed target accuracy, which is `start` plus three quarters of PG's gain on the test problems, rounded to three
-            decimals; NaN if there are no runs.
+        computed: the computed target accuracy: `start` plus three quarters of PG's gain on the test
+            problems, rounded to three decimals; NaN if there are no runs.
         chance_of_computed: probability that a model that learns nothing reaches `computed`.
         chance_of_used: probability that it reaches the target accuracy that the arena uses.
     """

@@ -1,7 +1,8 @@
 """Schemas of most sections of params.yaml, with the bounds of each value, and of a run's name.
 
 The schema of `training` is in `rapid.algorithms.training_parameters`, that of an algorithm's
-section in the algorithm's module, and those of `arena` and `studies` are in modules beside this one.
+section in the algorithm's module, and those of `arena` and `studies` in modules beside this one.
+
 H is the number of optimizer steps that RAPID takes on one inference batch.
 """
 

@@ -24,9 +24,9 @@ BUSY_SHARE = 0.5  # of the time that other processes used a core, above which th
 def choose_wait_policy(cores: list[int], threads: int) -> None:
     """Set OMP_WAIT_POLICY to "passive" if other processes keep a core busy; print that to stderr.
 
-    OpenMP reads the variable once, when torch is imported. So this function must be called before,
-    when the job has no other process on the cores yet. It does nothing if torch is imported
-    already, if there is only one thread, or if the user has set how threads wait.
+    OpenMP reads the variable once, when torch is imported. So this function must be called
+    before the import, and while the job has no other process on the cores. It does nothing if torch
+    is imported already, if there is only one thread, or if the user has set how threads wait.
 
     Args:
         cores: the cores on which the job's threads will run.

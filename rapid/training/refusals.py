@@ -178,7 +178,7 @@ def refuse_rewards(
             sample = describe_sample(prompts[local], completions[local])
         raise ValueError(
             f"{names[column]} gave the reward {rewards[row, column]} to {sample}: a "
-            "reward has to be a number below 1e19, or None if there is none"
+            "reward has to be a number from -1e19 to 1e19, or None if there is none"
         )
 
 

@@ -44,9 +44,9 @@ def _parse_number(
     if not is_within or math.isinf(value) or (is_integer and value % 1):
         kind = "whole number" if is_integer else "number"
         upper = f" to {high:g}" if high < LARGEST else ""
-        point = "" if is_integer else ", with a decimal point"
+        separator = "" if is_integer else " (with a point, not a comma, before decimals)"
         raise InvalidValue(
-            f"must be a {kind} {'above' if is_exclusive else 'from'} {low:g}{upper}{point}"
+            f"must be a {kind} {'above' if is_exclusive else 'from'} {low:g}{upper}{separator}"
         )
     return int(value) if is_integer else value
 

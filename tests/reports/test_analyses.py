@@ -116,5 +116,7 @@ def test_skeletons_belong_to_the_problems_of_the_run(params, tmp_path, monkeypat
     assert not any(set("123456789") & {*text} for text in skeletons.values())
     document["outputs"][f"{folder}/test.jsonl"] = "0" * 64
     manifest.write_text(json.dumps(document))
-    with pytest.raises(BadFile, match=r"the generator of .* now makes other problems"):
+    with pytest.raises(
+        BadFile, match=r"the generator of .* no longer makes the problems of this run"
+    ):
         analyses.draw_skeletons(data, "math")

@@ -23,8 +23,9 @@ def test_reward_with_infinite_square_is_refused(train, toy_model):
     with pytest.raises(ValueError, match=r"reward gave the reward 1\S*e\+30 to the compl") as error:
         train(RapidTrainer, str(toy_model), reward, **SIZES)
     assert graded_prompts[5] != graded_prompts[0]
-    assert f" of the prompt {graded_prompts[5]!r}: a reward has to be a number below 1e19" in str(
-        error.value
+    assert (
+        f" of the prompt {graded_prompts[5]!r}: a reward has to be a number from -1e19 to 1e19"
+        in str(error.value)
     )
     place = f"at step 1, with 16 completions, the first of the prompt {graded_prompts[0]!r}"
     assert error.value.__notes__ == [place]

@@ -21,8 +21,8 @@ class TrlLoss(Algorithm):
 
 
 TRL = TrlLoss()
-# Values of `TRL_LOSS_FIELDS` that do not choose "trl", although they differ from TRL's default, because
-# RAPID always trains with them.
+# Values of `TRL_LOSS_FIELDS` that do not choose "trl", although they differ from TRL's default,
+# because RAPID always trains with them.
 SAME_AS_RAPID = {
     "scale_rewards": ("none", False),
     "router_aux_loss_coef": (0,),
