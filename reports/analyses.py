@@ -176,7 +176,7 @@ def draw_skeletons(data: ReportData, benchmark: str) -> dict[str, str]:
         digest = sha256_file(Path(scratch, "test.jsonl"))
     if digest != job.outputs[f"{folder}/test.jsonl"]:
         raise BadFile(
-            f"{path}: the generator of {benchmark} no longer makes the problems of this run: use the "
-            "code of the run's commit"
+            f"{path}: the generator of {benchmark} no longer makes the problems of this run: use "
+            "the code of the run's commit"
         )
     return {problem.id: re.sub(r"\d+", "0", problem.content) for problem in problems}

@@ -97,10 +97,13 @@ VALID = COMMON | {"H": 2, "n_step": 8, "num_generations": 4, "micro_batch_size":
         ({"disable_dropout": False}, "set disable_dropout=True, or H=1"),
         ({"neftune_noise_alpha": 5.0}, "neftune_noise_alpha=5.0: .* or set H=1"),
         ({"H": 1, "reuse": 2, "neftune_noise_alpha": 5.0}, "or set H=1 and reuse=1"),
-        ({"vllm_structured_outputs_regex": "a+"}, "but vllm_structured_outputs_regex='a.' changes"),
+        (
+            {"vllm_structured_outputs_regex": "a+"},
+            "is sampled: vllm_structured_outputs_regex='a.'; leave",
+        ),
         (
             {"auto_find_batch_size": True, "top_p": 0.9},
-            "(?s)lower micro_batch_size .* or set it to 'auto'.*but top_p=",
+            "(?s)lower micro_batch_size .* or set it to 'auto'.*is sampled: top_p=",
         ),
         (
             {"dynamic_sampling_by": "sum"},
