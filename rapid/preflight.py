@@ -192,7 +192,10 @@ def _check_problems(benchmark: str, source: str) -> Check:
 def _check_hub(
     subject: str, name: str, revision: str, repo_type: str = "model"
 ) -> tuple[Check, int]:
-    """Return a check that the hub, or its cache here, has a repository, and the weights' size."""
+    """Return a check that the hub or its cache here has a repository, and its weights' size.
+
+    The size is in 1e6 bytes; 0 if unknown.
+    """
     from huggingface_hub import HfApi, snapshot_download
 
     repository = {"revision": revision, "repo_type": repo_type}

@@ -122,7 +122,7 @@ def _make_group(folder: Path, memory_mb: int) -> Path:
 
 
 def _remove_groups(folder: Path, of_ended_processes: bool = False) -> None:
-    """Remove the empty groups that this process made, or those that ended processes made."""
+    """Remove the empty groups of this process or, if the flag is set, those of ended processes."""
     for group in folder.glob("rapid-*-*"):
         match = re.fullmatch(r"rapid-(\d+)-\d+", group.name)  # other programs may use such names
         owner = int(match[1]) if match else None

@@ -42,7 +42,7 @@ SignalColumn = Literal["rewards", "accuracy"]  # values of dynamic_sampling_by: 
 
 
 class CheckedFields(BaseModel):
-    """The fields of RapidConfig that are checked singly; most bounds are those of params.yaml."""
+    """Fields of RapidConfig with their bounds, most of which are those of params.yaml."""
 
     model_config = ConfigDict(strict=True, allow_inf_nan=False)
 

@@ -70,14 +70,14 @@ def _score_plainly(model, batch: Batch) -> tuple[Tensor, Tensor | None]:
     ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], dim=1)  # (N, P + T)
     mask = torch.cat([batch["prompt_mask"], batch["completion_mask"]], dim=1)
     labels = ids.masked_fill(mask == 0, IGNORED_LABEL)
-    width = batch["completion_ids"].size(1)
-    labels[:, :-width] = IGNORED_LABEL
+    length = batch["completion_ids"].size(1)
+    labels[:, :-length] = IGNORED_LABEL
     more_inputs = {"position_ids": count_positions(mask)} if has_absolute_positions(model) else {}
     output = model(
         input_ids=ids, attention_mask=mask, labels=labels, fused_lm_head=True, **more_inputs
     )
     entropy = output.entropy
-    return output.log_probs[:, -width:], None if entropy is None else entropy[:, -width:]
+    return output.log_probs[:, -length:], None if entropy is None else entropy[:, -length:]
 
 
 def _score_by_prompt_length(model, batch: Batch) -> tuple[Tensor, Tensor | None]:
@@ -90,15 +90,16 @@ def _score_by_prompt_length(model, batch: Batch) -> tuple[Tensor, Tensor | None]
     other in DDP.
     """
     model = model if torch.is_grad_enabled() else unwrap_model(model)
-    lengths, width = batch["prompt_mask"].sum(1), batch["prompt_ids"].size(1)
-    order, scores = [], []
+    lengths, padded_length = batch["prompt_mask"].sum(1), batch["prompt_ids"].size(1)
+    rows_by_length, scores = [], []
     for length in lengths.unique().tolist():
-        order.append((lengths == length).nonzero().flatten())
-        part = {name: batch[name][order[-1]] for name in FORWARD_COLUMNS}
+        rows = (lengths == length).nonzero().flatten()
+        rows_by_length.append(rows)
+        part = {name: batch[name][rows] for name in FORWARD_COLUMNS}
         for name in ("prompt_ids", "prompt_mask"):
-            part[name] = part[name][:, width - length :]
+            part[name] = part[name][:, padded_length - length :]
         scores.append(_score_plainly(model, part))
-    original_order = torch.cat(order).argsort()
+    original_order = torch.cat(rows_by_length).argsort()
     entropies = [entropy for _, entropy in scores if entropy is not None]
     logp = torch.cat([logp for logp, _ in scores])[original_order]
     return logp, torch.cat(entropies)[original_order] if entropies else None
@@ -115,9 +116,9 @@ def _score_with_shared_prompts(
     prompts = batch["prompt_ids"][::group_size]  # (K, P)
     prompt_mask = batch["prompt_mask"][::group_size]
     ids, mask = batch["completion_ids"], batch["completion_mask"]  # (N, T)
-    prompt, cache = prefill_prompts(model, prompts, prompt_mask)
+    prompt_output, cache = prefill_prompts(model, prompts, prompt_mask)
     cache.batch_repeat_interleave(group_size)
-    logits = prompt.logits[:, -1:].repeat_interleave(group_size, dim=0)  # (N, 1, V)
+    logits = prompt_output.logits[:, -1:].repeat_interleave(group_size, dim=0)  # (N, 1, V)
     logp, entropy = _score_logits(logits, ids[:, :1], temperature, needs_entropy_gradient)
     if ids.size(1) == 1:
         return logp, entropy

@@ -80,8 +80,10 @@ def assemble_filter(machine: str) -> bytes:
     steps += bpf.branch(bpf.IF_EQUAL, CLONE3, bpf.refuse(errno.ENOSYS))
     for number in refused:
         steps += bpf.branch(bpf.IF_EQUAL, number, bpf.refuse())
-    threads = bpf.branch_on_argument(0, bpf.IF_ANY_BIT, CLONE_THREAD, bpf.ALLOW) + bpf.refuse()
-    return bpf.assemble(steps + bpf.branch(bpf.IF_EQUAL, clone, threads) + bpf.ALLOW)
+    allow_threads = (
+        bpf.branch_on_argument(0, bpf.IF_ANY_BIT, CLONE_THREAD, bpf.ALLOW) + bpf.refuse()
+    )
+    return bpf.assemble(steps + bpf.branch(bpf.IF_EQUAL, clone, allow_threads) + bpf.ALLOW)
 
 
 def main(command: list[str]) -> int:
