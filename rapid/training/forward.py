@@ -47,8 +47,8 @@ def compute_completion_logps(
         model: the policy, or a wrapper of it such as DDP.
         batch: `prompt_ids`, `prompt_mask` (N, P), `completion_ids`, `completion_mask` (N, T).
         group_size: each `group_size` consecutive rows have the same prompt.
-        temperature: the sampling temperature, by which logits are divided here. The fused head
-            knows it already, and divides by it itself.
+        temperature: the sampling temperature, by which logits are divided here. TRL's patch has the
+            same temperature, by which the fused head divides.
         share_prefill: compute each prompt once for its group, if `can_share_prompts(model)`.
         needs_entropy_gradient: if False, entropies may have no gradient.
     """
@@ -65,7 +65,7 @@ def compute_completion_logps(
 def _score_plainly(model, batch: Batch) -> tuple[Tensor, Tensor | None]:
     """Return log pi and entropies from one forward pass of prompts and completions together.
 
-    No temperature is passed: `fused_lm_head` divides logits by the one that TRL's patch has.
+    No temperature is needed: the fused head divides logits by the temperature of TRL's patch.
     """
     ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], dim=1)  # (N, P + T)
     mask = torch.cat([batch["prompt_mask"], batch["completion_mask"]], dim=1)
