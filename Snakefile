@@ -6,8 +6,8 @@
 #    snakemake --list-target-rules                                     other targets
 #
 # Each stage is one rule that calls one subcommand of `rapid`. The rules of stages are in
-# workflow/rules/, one file per phase; add yours there, and an `include` for a new file below
-# (docs/extending.md lists what else a stage needs). rapid/config/jobs.py computes the inputs and the
+# workflow/rules/, one file per phase; add yours there, and an `include` of a new file below.
+# docs/extending.md lists what else a stage needs. rapid/config/jobs.py computes the inputs and the
 # parameters of a job. A rule does not declare the large files of a job as outputs: its
 # manifest.json has their digests, and other rules depend on the manifest. The wildcard {root} is
 # experiments/NAME/ in an experiment with a name, and empty otherwise. RAPID_WORKFLOW=$PPID in a
