@@ -323,7 +323,7 @@ def count_held_bytes(trainer: Any) -> int:
 
 
 def describe_peak(device: torch.device) -> str:
-    """Describe the peak of this process's memory."""
+    """Describe the peak of this process's memory; on a GPU, of what torch has reserved there."""
     total = f" of {format_size(get_total_memory(device))}" if device.type == "cuda" else ""
     return f"; peak memory {format_size(1e6 * measure_peak_memory_mb())}{total}"
 
