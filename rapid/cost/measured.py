@@ -140,8 +140,8 @@ def fit_rates(
     ]
     if not_run := [model for model in shapes if model not in set(runs.model)]:
         notes.append(
-            f"models without runs, whose times are scaled by size: {', '.join(not_run)}; for better "
-            "times make short runs of them, or plan with --gpu"
+            f"models without runs, whose times are scaled by size: {', '.join(not_run)}; for "
+            "better times make short runs of them, or plan with --gpu"
         )
     return replace(machine, notes=tuple(notes))
 
