@@ -19,8 +19,8 @@ TOKENS, HIDDEN = 512, 1024  # input of the layer that is timed
 REPEATS = 7  # number of measurements, of which the fastest counts
 # bfloat16 is chosen if it is at least 1.1 times as fast as float32, which is more exact.
 MIN_SPEEDUP = 1.1
-# The default of TRL's ddp_timeout: a process that grades longer than this ends the run. It has to be
-# set where processes first find each other, and DeepSpeed's own default is shorter.
+# How long a process waits for another that still grades; the default of TRL's `ddp_timeout`. It is
+# set where processes connect first, here. DeepSpeed's own default is shorter.
 PROCESS_TIMEOUT = timedelta(seconds=1800)
 
 

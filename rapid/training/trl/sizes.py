@@ -99,9 +99,9 @@ def find_size_contradictions(config, processes: int) -> Iterator[str]:
             sizes = ", ".join(f"{name}={value}" for name, value in values.items() if value)
             yield (
                 f"{sizes}: GRPOTrainer's sizes contradict n_step={n_step}, H={H} with {processes} "
-                "process(es). Leave either GRPOTrainer's sizes or n_step and H unset. micro_batch_size is "
-                "the number of completions in a forward and backward pass, and reuse how often each "
-                "completion is used"
+                "process(es). Leave either GRPOTrainer's sizes or n_step and H unset. "
+                "micro_batch_size is the number of completions in a forward and backward pass, and "
+                "reuse how often each completion is used"
             )
 
 
