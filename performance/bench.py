@@ -148,7 +148,7 @@ def _make_parser() -> Parser:
     add(
         "--repeats",
         type=int,
-        help="samples of each trainer (default: 5; at most 3 for larger models)",
+        help="repetitions of each trainer (default: 5; at most 3 for larger models)",
     )
     add(
         "--quick",

@@ -28,6 +28,8 @@ from rapid.artifacts.manifests import MANIFEST, Manifest, remove_path
 from rapid.artifacts.runs import CHECKPOINTS
 
 SMALL_FILE = 1 << 20  # bytes; files up to this size are always hashed
+# Named in messages in place of the changed files, if a manifest lists no files of code.
+UNLISTED_CODE = "files that its manifest does not list"
 
 
 @dataclass(frozen=True, eq=False)
@@ -245,11 +247,17 @@ def _shorten_list(items: list[str]) -> str:
 
 
 def list_changed_code(job: Job, manifest: Manifest) -> list[str]:
-    """List the source files that decide a job's result and have changed since the job ended."""
+    """List the source files that decide a job's result and have changed since the job ended.
+
+    The list is `UNLISTED_CODE` if the code has changed and the manifest lists no files of code.
+    """
     if manifest.spec.get("code") == job.spec.code:
         return []
     old_code, new_code = manifest.code, job.spec.hash_code_files()
-    return sorted(file for file in old_code | new_code if old_code.get(file) != new_code.get(file))
+    changed = sorted(
+        file for file in old_code | new_code if old_code.get(file) != new_code.get(file)
+    )
+    return changed if old_code else [UNLISTED_CODE]
 
 
 def print_changed_code(jobs: list[Job]) -> None:
@@ -285,11 +293,12 @@ def accept_code_changes(
         for job in reports:
             remove_path(job.manifest)
     for job in accepted:
-        manifest = Manifest.read(job.folder)
-        if manifest and (files := list_changed_code(job, manifest)):
+        manifest = _read_manifest(job)
+        if files := list_changed_code(job, manifest):
+            old_code = manifest.code
             note = {
                 "at": datetime.now(UTC).isoformat(timespec="seconds"),
-                "was": {file: manifest.code.get(file, "") for file in files},
+                "was": {file: old_code.get(file, "") for file in files if old_code},
             }
             update = {
                 "spec": manifest.spec | {"code": job.spec.code},
@@ -333,3 +342,14 @@ def discard_checkpoints_of_ended_runs() -> None:
     for folder in list_runs():
         if (folder / MANIFEST).exists():
             remove_path(folder / CHECKPOINTS)
+
+
+def _read_manifest(job: Job) -> Manifest:
+    """Return the manifest of a finished job.
+
+    Raises:
+        BadFile: the manifest was deleted while this command ran.
+    """
+    if (manifest := Manifest.read(job.folder)) is None:
+        raise BadFile(f"{job.manifest} was deleted meanwhile; run the command again")
+    return manifest

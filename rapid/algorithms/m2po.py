@@ -57,9 +57,9 @@ def m2po_loss(
         A_n    = (R_n - mean of R) / (standard deviation of R) over n's group
 
     r is the ratio pi / mu of a token. M_nt is 0 for the tokens that `find_outliers` selects in each
-    group among those with A_n log r > 0, and otherwise 1. Arguments: see `LossInputs`. Metrics are
-    `clip_fraction`, the share of tokens with M_nt = 0, and `clip_low`, the share of tokens with
-    M_nt = 0 and A_n < 0.
+    group among those with A_n log r > 0, and otherwise 1. Arguments: see `LossInputs`, and for tau
+    `M2poParameters`. Metrics are `clip_fraction`, the share of tokens with M_nt = 0, and
+    `clip_low`, the share of tokens with M_nt = 0 and A_n < 0.
     """
     advantages = standardize(rewards, group_size)
     log_ratio = (logp - behavior_logp).detach()

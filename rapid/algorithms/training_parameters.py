@@ -16,7 +16,7 @@ from rapid.algorithms.base import Parameters
 def _validate_count_or_auto(value: Any) -> Any:
     if value == "auto" or (type(value) is int and value > 0):
         return value
-    raise ValueError("must be greater than 0, or auto")
+    raise ValueError("must be a whole number greater than 0, or auto")
 
 
 LearningRate = Annotated[float, Field(gt=0, description="The step size of the optimizer.")]

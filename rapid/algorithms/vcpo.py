@@ -41,7 +41,7 @@ def vcpo_loss(
         w_n    = pi(y_n | x_n) / mu(y_n | x_n),    A_n = R_n - mean of R over n's group
 
     Arguments: see `LossInputs`. Metrics are `clip_fraction`, the share of w_n above the cap, and
-    `weight` and `squared_weight`, the means of w_n, without the cap, and of w_n^2.
+    `weight` and `squared_weight`, the means of w_n and of w_n^2, both without the cap.
     """
     advantages = rewards - group_mean(rewards, group_size)
     weight = (

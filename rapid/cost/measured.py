@@ -139,7 +139,10 @@ def fit_rates(
         f"runtime of a single run is {ratios.min():.2f} to {ratios.max():.2f} of the measured one"
     ]
     if not_run := [model for model in shapes if model not in set(runs.model)]:
-        notes.append(f"models without runs, whose times are scaled by size: {', '.join(not_run)}")
+        notes.append(
+            f"models without runs, whose times are scaled by size: {', '.join(not_run)}; for "
+            "better times make short runs of them, or plan with --gpu"
+        )
     return replace(machine, notes=tuple(notes))
 
 

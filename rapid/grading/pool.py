@@ -29,9 +29,10 @@ class GraderPool:
     Each grader has its own processes. A call uses a free grader, or waits until one is free.
 
     A model in training often repeats a completion, and within a run a verdict depends only on the
-    problem and the completion. So each completion is graded once. The verdicts are cached in memory
-    only. If it were written to disk, a run could be faster because of an earlier run, or
-    get verdicts of another version of the code.
+    problem and the completion. So each completion is graded once; concurrent calls with the same
+    completion wait for its verdict. The last `limits.MAX_CACHED_VERDICTS` verdicts that were used
+    are cached, in memory only. If they were written to disk, a run could be faster because of an
+    earlier run, or get verdicts of another version of the code.
 
     If a grader dies twice on a completion, the verdict is `infrastructure`, without reward, and is
     not cached. `reasons` counts all verdicts by reason. Safe to share between threads.

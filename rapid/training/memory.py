@@ -97,6 +97,16 @@ def reset_peak(device: torch.device) -> None:
         PEAK_RESET_FILE.write_text("5", encoding="utf-8")
 
 
+def read_peak(device: torch.device) -> int | None:
+    """Return the peak of memory since the last reset, bytes: reserved on a GPU, else resident.
+
+    None if the system does not report it.
+    """
+    if device.type == "cuda":
+        return torch.cuda.max_memory_reserved(device)
+    return _read_resident_memory("VmHWM") if PEAK_RESET_FILE.exists() else None
+
+
 def _read_resident_memory(field: str) -> int:
     """Return this process's resident memory, bytes: now (VmRSS), or its peak (VmHWM)."""
     status = Path(f"/proc/{os.getpid()}/status").read_text(encoding="utf-8")

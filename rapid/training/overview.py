@@ -17,10 +17,9 @@ from transformers.trainer_pt_utils import get_model_param_count
 from transformers.trainer_utils import has_length
 from transformers.utils.logging import WARNING, get_verbosity
 
-from rapid.resources.memory import measure_peak_memory_mb
 from rapid.text import align_columns, format_duration, format_size
 from rapid.training.caches import depends_on_padding
-from rapid.training.memory import AUTO
+from rapid.training.memory import AUTO, read_peak
 
 logger = logging.getLogger(__name__)
 
@@ -323,9 +322,11 @@ def count_held_bytes(trainer: Any) -> int:
 
 
 def describe_peak(device: torch.device) -> str:
-    """Describe the peak of this process's memory."""
+    """Describe the peak of this process's memory; "" if the system does not report it."""
+    if (peak := read_peak(device)) is None:
+        return ""
     total = f" of {format_size(get_total_memory(device))}" if device.type == "cuda" else ""
-    return f"; peak memory {format_size(1e6 * measure_peak_memory_mb())}{total}"
+    return f"; peak memory {format_size(peak)}{total}"
 
 
 def get_total_memory(device: torch.device) -> int:

@@ -5,6 +5,7 @@ per run.
 """
 
 import time
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,6 +19,9 @@ TOKENS, HIDDEN = 512, 1024  # input of the layer that is timed
 REPEATS = 7  # number of measurements, of which the fastest counts
 # bfloat16 is chosen if it is at least 1.1 times as fast as float32, which is more exact.
 MIN_SPEEDUP = 1.1
+# How long a process waits for another that still grades; the default of TRL's `ddp_timeout`. It is
+# set where processes connect first, here. DeepSpeed's own default is shorter.
+PROCESS_TIMEOUT = timedelta(seconds=1800)
 
 
 class Rates(NamedTuple):
@@ -79,12 +83,14 @@ def _time_passes(layer: torch.nn.Module, values: torch.Tensor, bf16: bool) -> fl
 def choose_precision(file: Path) -> str:
     """Return the precision of a run, which its first process chooses when the run begins.
 
+    All processes have to call this.
+
     Args:
         file: stores the choice, so that a resumed run keeps it.
     """
     choice: list[Any] = [None]
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    if PartialState(cpu=device == "cpu").is_main_process:
+    if PartialState(cpu=device == "cpu", timeout=PROCESS_TIMEOUT).is_main_process:
         if not file.exists():
             rates = measure_rates(device)
             print(f"precision: auto chose {rates.preferred} ({rates})")

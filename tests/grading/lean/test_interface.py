@@ -323,3 +323,8 @@ def test_an_interrupted_command_leaves_no_process_and_no_file(tmp_path, ending):
     assert_gone(*started_pids)
     wait_for(lambda: not find_checkers(tmp_path))  # for those that were just starting
     assert list((tmp_path / "tmp").iterdir()) == []
+
+
+def test_a_timeout_of_zero_is_refused():
+    with pytest.raises(ValueError, match="must be greater than 0"):
+        LeanChecker(timeout=0)
