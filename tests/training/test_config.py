@@ -43,7 +43,10 @@ VALID = COMMON | {"H": 2, "n_step": 8, "num_generations": 4, "micro_batch_size":
             "token_budget='much': must be a whole number greater than 0, or auto",
         ),
         ({"per_device_train_batch_size": 2}, "^per_device_train_batch_size=2, gradient_acc"),
-        ({"gradient_accumulation_steps": 2}, "^per_device.*=8 .the default., gradient_accumulation_steps=2: G"),
+        (
+            {"gradient_accumulation_steps": 2},
+            "^per_device.*=8 .the default., gradient_accumulation_steps=2: G",
+        ),
         ({"steps_per_generation": 4}, "^steps_per_generation=4, num_iterations=1: GRPOTrainer"),
         ({"generation_batch_size": 64}, "^generation_batch_size=64, num_iterations=1: GRPOTrain"),
         ({"n_step": 10}, "n_step=10 is not a multiple of num_generations=4"),
