@@ -102,7 +102,7 @@ arena-pooled: setup  ## test the arena's claims on both recorded runs; writes ex
 
 # Further arenas, which are run seed by seed (docs/arena-real.md, docs/arena-minif2f.md). A seed is
 # recorded as soon as it is finished, and its models are deleted. Recorded seeds are not run again,
-# even on another machine.
+# even on another machine. If code has changed since, they are stale, and run again unless ACCEPT=1.
 SUFFIX := $(patsubst --%,-%,$(ARENA))
 BLOCKS = experiments/$@.yaml $(if $(ARENA),experiments/$@$(SUFFIX).yaml)
 BLOCKS_NAME = $@$(SUFFIX)
@@ -113,6 +113,7 @@ BLOCKS_TUNING = experiments/$(@:-tuning=).yaml experiments/$@.yaml
 # select the seed $$seed.
 define run_blocks
 	$(ACTIVATE) python -m reports.record --configfile params.yaml $(1) --archives $(2) --unpack
+	$(if $(ACCEPT),$(ACTIVATE) rapid accept --configfile params.yaml $(1))
 	$(ACTIVATE) set -e; for seed in $(3); do \
 		snakemake --cores $(CORES) --configfile params.yaml $(1) --config "arena={$(4)}" -- arena; \
 		python -m reports.record --configfile params.yaml $(1) --archives $(2) --pack $$seed --prune; \

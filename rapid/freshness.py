@@ -97,14 +97,19 @@ class Examination:
     """Decides the state of jobs, and remembers it.
 
     Args:
-        hash_all: whether to hash every file. Otherwise only small files are hashed, and large files
-            may be missing, for example models that were deleted to save space.
+        hash_all: whether to hash every file. Otherwise only small files are hashed.
         ignore_code: whether to ignore changes of code.
+        need_all: whether every output must exist; by default the value of `hash_all`. Otherwise
+            files that no rule declares may be missing, for example models that were deleted to save
+            space.
     """
 
-    def __init__(self, hash_all: bool = True, ignore_code: bool = False):
+    def __init__(
+        self, hash_all: bool = True, ignore_code: bool = False, need_all: bool | None = None
+    ):
         self.findings = Findings()
         self._hash_all, self._ignore_code = hash_all, ignore_code
+        self._need_all = hash_all if need_all is None else need_all
         # Folder of an examined job -> why the job must run; "" if it is up to date.
         self._reasons: dict[str, str] = {}
         # Digests of the unchanged outputs of jobs whose spec and inputs are up to date, by path.
@@ -140,7 +145,7 @@ class Examination:
             path
             for path, expected in manifest.outputs.items()
             if self._is_output_changed(
-                path, expected, is_needed=self._hash_all or path in job.declared_outputs
+                path, expected, is_needed=self._need_all or path in job.declared_outputs
             )
         ]
         findings.changed |= dict.fromkeys(changed, job)
@@ -205,15 +210,16 @@ def examine_jobs(
     hash_all: bool = True,
     progress: Callable = lambda jobs: jobs,
     ignore_code: bool = False,
+    need_all: bool | None = None,
 ) -> Findings:
     """Decide the state of all jobs.
 
     Args:
         jobs: each job after its inputs, as `rapid.config.jobs` lists them.
-        hash_all, ignore_code: see `Examination`.
+        hash_all, ignore_code, need_all: see `Examination`.
         progress: function that returns an iterator over the jobs, such as tqdm.
     """
-    examination = Examination(hash_all, ignore_code)
+    examination = Examination(hash_all, ignore_code, need_all)
     for job in progress(jobs):
         examination.examine(job)
     return examination.findings
@@ -278,14 +284,14 @@ def accept_code_changes(
 
     Such a job is stale because its own code has changed, or the code of a job whose files it read.
     If a job's own code has changed, its manifest gets the present digests of the code, and a note
-    with the old ones. The manifests of reports are deleted, so that the reports are made again and
-    list the accepted jobs.
+    with the old ones. Models that were deleted to save space may be missing. The manifests of
+    reports are deleted, so that the reports are made again and list the accepted jobs.
 
     Returns:
         The accepted jobs, and the findings after accepting them.
     """
     stale = examine_jobs(jobs, hash_all=False).stale
-    findings = examine_jobs(jobs, progress=progress, ignore_code=True)
+    findings = examine_jobs(jobs, progress=progress, ignore_code=True, need_all=False)
     reports = [job for job in findings.current if job.stage == "report"]
     accepted = [job for job in findings.current if job in stale and job not in reports]
     if accepted:

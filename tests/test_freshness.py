@@ -277,6 +277,11 @@ class TestCode:
         assert list_folders(accepted) == ["a"]
         assert list_folders(findings.stale) == ["b", "c/d"]
 
+    def test_jobs_without_their_deleted_models_are_accepted(self, plan_jobs):
+        Path("b/out").unlink()  # no rule declares it
+        accepted, findings = accept_code_changes(plan_jobs("X"))
+        assert list_folders(accepted) == ["a", "b", "c/d"] and not findings.stale
+
     def test_a_changed_file_is_not_accepted(self, plan_jobs):
         Path("a/out").write_text("A")
         accepted, findings = accept_code_changes(plan_jobs("X"))
