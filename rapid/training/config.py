@@ -192,10 +192,12 @@ class RapidConfig(GRPOConfig):
         "its first inference batch. None is the difference that rounding may cause, with a margin: "
         "0.01 in float32, else 0.2, divided by the temperature if that is below 1.",
     )
-    share_prefill: bool = define_field(
-        True,
-        "Compute a group's prompt once, in sampling and in training. This is not done if the "
-        "model caches more than keys and values or has virtual tokens, nor with gradient "
+    share_prefill: bool | None = define_field(
+        None,
+        "Compute a group's prompt once, in sampling and in training. None does so in sampling, and "
+        "in training on a CPU; on a GPU, where it can be slower with small models, both ways are "
+        "timed on the first micro-batch, and the faster one is used. A prompt is never shared if "
+        "the model caches more than keys and values or has virtual tokens, nor with gradient "
         "checkpointing, with which models return no cache.",
     )
     # Fields of GRPOConfig with another default, because TRL's would change the paper's algorithms.

@@ -8,7 +8,7 @@ V words of the vocabulary.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from copy import copy
 from typing import Any
 from unittest.mock import patch
@@ -327,13 +327,19 @@ def _pass_cache_to_peft(model) -> Iterator[None]:
 
 @contextmanager
 def use_decoder(
-    model, decoder: Decoder, policy_logps: list[Tensor] | None = None
+    model,
+    decoder: Decoder,
+    policy_logps: list[Tensor] | None = None,
+    autocast: Callable[[], AbstractContextManager] = nullcontext,
 ) -> Iterator[list[Tensor]]:
     """Within this context, `model.generate` samples with `decoder` if `can_decode` is True.
 
     Args:
         policy_logps: a list to which log pi, (T,), of each completion is appended, in the order of
             sampling, whether the decoder or the loop of `generate` samples.
+        autocast: returns the context of mixed precision that the model's forward method enters. The
+            decoder samples within it, so that the weights are converted once, and not in each
+            forward pass.
 
     Yields:
         A list that receives log mu, (T,), of each completion, in the order of sampling, if the
@@ -346,7 +352,8 @@ def use_decoder(
     def generate_with_decoder(*args, generation_config, **kwargs) -> Tensor:
         kwargs["generation_config"] = generation_config
         if can_decode(model, generation_config):
-            output = generate(*args, custom_generate=decoder, **kwargs)
+            with autocast():
+                output = generate(*args, custom_generate=decoder, **kwargs)
             if record and decoder.logp is not None:
                 behavior_logps.extend(decoder.logp)
             if policy_logps is not None and decoder.logp is not None:

@@ -15,7 +15,7 @@ from torch.nn.functional import pad
 
 from rapid.training.batch_statistics import WeightedMeans
 from rapid.training.batches import Batch
-from rapid.training.caches import depends_on_padding
+from rapid.training.caches import can_share_prompts, depends_on_padding
 from rapid.training.forward import compute_completion_logps
 from rapid.training.memory import AUTO
 from rapid.training.micro_batches import (
@@ -26,6 +26,7 @@ from rapid.training.micro_batches import (
     size_shard,
 )
 from rapid.training.processes import gather_logps
+from rapid.training.prompt_sharing import MEASURED_DEVICES, is_sharing_faster
 from rapid.training.trl.sampling_trainer import SamplingTrainer
 
 logger = logging.getLogger(__name__)
@@ -36,11 +37,13 @@ class GradientTrainer(SamplingTrainer):
 
     Attributes:
         micro_batch_limit: the limit that trial passes found with token_budget="auto", else None.
+        sharing_is_faster: whether trial passes were faster with shared prompts, if they were timed.
     """
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
         self.micro_batch_limit: MicroBatchLimit | None = None
+        self.sharing_is_faster: bool | None = None
         # The mini-batches of the remaining optimizer steps: Z_h, ..., Z_H, then again Z_1, ..., Z_H
         # for each further repetition that `reuse` asks for.
         self._pending_steps: list[Batch] = []
@@ -224,9 +227,9 @@ class GradientTrainer(SamplingTrainer):
             trial |= {"completion_ids": completion, "completion_mask": torch.ones_like(completion)}
             with torch.enable_grad(), self.accelerator.autocast():
                 per_prompt = math.gcd(count, self.num_generations)
-                logp, _ = self._compute_completion_logps(
-                    self.model, trial, per_prompt, self._shares_prompts
-                )
+                # not if `_choose_prompt_sharing` may choose passes that need more memory
+                shares = self._shares_prompts and not self._has_to_time_sharing
+                logp, _ = self._compute_completion_logps(self.model, trial, per_prompt, shares)
             self._try_backward(logp.sum())
 
         at_most = math.ceil(self.args.n_step / self.accelerator.num_processes)
@@ -339,6 +342,38 @@ class GradientTrainer(SamplingTrainer):
             return self._compute_completion_logps(model, local, per_prompt, shares_prompt)
 
     @property
+    def _has_to_time_sharing(self) -> bool:
+        return (
+            self.args.share_prefill is None
+            and self.sharing_is_faster is None
+            and self.accelerator.device.type in MEASURED_DEVICES
+            and self._shares_prompts
+            and can_share_prompts(self.model)
+        )
+
+    def _choose_prompt_sharing(self, mini_batches: list[Batch]) -> None:
+        """With share_prefill=None on a GPU, measure once if training is faster with shared prompts.
+
+        It is measured on the first micro-batch of an inference batch, if any group has a gradient.
+        """
+        if not self._has_to_time_sharing:
+            return
+        steps = (self._make_chunks(batch, step) for step, batch in enumerate(mini_batches))
+        micro_batch = next((chunks[0][0] for chunks in steps if chunks), None)
+        if micro_batch is None:
+            return
+
+        def run_pass(shares: bool) -> None:
+            self.sharing_is_faster = shares
+            with torch.enable_grad():
+                logp, _ = self._compute_log_pi(self.model, micro_batch)
+            torch.autograd.grad(logp.sum(), self._list_trained_parameters(), allow_unused=True)
+
+        device = self.accelerator.device
+        with torch.random.fork_rng([device] if device.type == "cuda" else []):
+            self.sharing_is_faster = is_sharing_faster(run_pass, self.accelerator)
+
+    @property
     def _shares_prompts(self) -> bool:
         """Return whether a prompt is computed once per group.
 
@@ -346,8 +381,11 @@ class GradientTrainer(SamplingTrainer):
         applies this cast. An environment or a `rollout_func` may change the prompt of each
         completion.
         """
+        shares = self.args.share_prefill
+        if shares is None:
+            shares = self.sharing_is_faster is not False
         is_prompt_shared = self.rollout_func is None and self.environment_factories is None
-        return self.args.share_prefill and is_prompt_shared and not self.args.cast_lm_head_to_fp32
+        return shares and is_prompt_shared and not self.args.cast_lm_head_to_fp32
 
     def _compute_completion_logps(
         self, model, batch: Batch, rows_per_prompt: int, shares_prompt: bool

@@ -141,6 +141,7 @@ class RapidTrainer(GradientTrainer):
                     self._batch_tokens = batches.loss_mask(Z).sum()
                     mini_batches = batches.split_mini_batches(Z, self.args.H)  # Z_1, ..., Z_H
                 with self.clock.phase("backpropagation"):
+                    self._choose_prompt_sharing(mini_batches)
                     self._pending_steps = self._prepare_steps(mini_batches)  # mu <- pi
             h = self.args.steps_per_batch - len(self._pending_steps)  # steps taken since pi was mu
             Z_h = self._pending_steps.pop(0)
@@ -160,6 +161,7 @@ class RapidTrainer(GradientTrainer):
             "micro_batch_limit": limit and astuple(limit),
             "halvings": self.halvings,  # of the limit, because memory ran out
             "sampler_is_exact": self._sampler_check.is_exact,
+            "sharing_is_faster": self.sharing_is_faster,
         }
 
     def load_loop_state(self, state):
@@ -168,6 +170,7 @@ class RapidTrainer(GradientTrainer):
         limit = state.get("micro_batch_limit")
         self.micro_batch_limit = MicroBatchLimit(*limit) if limit else None
         self.halvings = state.get("halvings", 0)
+        self.sharing_is_faster = state.get("sharing_is_faster")
         if "sampler_is_exact" in state:
             self._sampler_check.is_exact = state["sampler_is_exact"]
         order = batches.shuffle_endlessly(self.train_dataset, self.args.seed + 1)

@@ -243,7 +243,8 @@ def test_compatible_settings_are_accepted(settings):
 
 def test_defaults_enable_savings_but_not_trust_or_resampling():
     config = RapidConfig("unused", use_cpu=True, report_to=[])
-    assert config.skip_zero_groups and config.pack and config.reuse_logp and config.share_prefill
+    assert config.skip_zero_groups and config.pack and config.reuse_logp
+    assert config.share_prefill is None
     assert not config.trust_sampler and not config.grading_workers and not config.bf16
     assert config.dynamic_sampling_rounds == 1
 

@@ -1,7 +1,11 @@
 """The decoder samples what transformers samples from the same seed, with less computation."""
 
+from contextlib import nullcontext
+from functools import partial
+
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import (
     AutoModelForCausalLM,
     AutoTokenizer,
@@ -220,6 +224,36 @@ def test_unsupported_generation_settings_are_not_decoded(model, monkeypatch, nam
     assert not can_decode(model, build_config())
     default = 1 if name == "num_beams" else None
     assert can_decode(model, build_config(**{name: default})) == (name == "num_beams")
+
+
+class WeightConversions(TorchDispatchMode):
+    """Counts conversions of a layer's weights to another type of number."""
+
+    def __init__(self, layer):
+        super().__init__()
+        self.count, self._address = 0, layer.weight.data_ptr()
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        if function is torch.ops.aten._to_copy.default:
+            self.count += args[0].data_ptr() == self._address
+        return function(*args, **kwargs or {})
+
+
+def test_weights_are_converted_once_for_all_tokens(toy_model, prompts):
+    """The model's forward method enters autocast itself, as accelerate's does."""
+    model = AutoModelForCausalLM.from_pretrained(toy_model, dtype=torch.float32).eval()
+    autocast = partial(torch.autocast, "cpu", torch.bfloat16)
+    model.forward = autocast()(model.forward)
+    layer = model.model.layers[0].mlp.up_proj
+    outputs, counts = [], []
+    for context in (nullcontext, autocast):
+        torch.manual_seed(0)
+        with WeightConversions(layer) as conversions, use_decoder(model, Decoder(), None, context):
+            outputs.append(model.generate(**prompts, generation_config=build_config()))
+        counts.append(conversions.count)
+    assert torch.equal(*outputs)
+    passes = outputs[0].size(1) - prompts["input_ids"].size(1)  # one for each token
+    assert counts == [passes, 1] and passes > 1
 
 
 @pytest.mark.parametrize("beams", [1, 2])

@@ -325,12 +325,13 @@ class SamplingTrainer(
         if self.use_vllm:
             return report_ended_completions(self.vllm_generation, on_end)
         decoder = Decoder(
-            share_prefill=self.args.share_prefill,
+            share_prefill=self.args.share_prefill is not False,
             record=trains_one_turn and self.args.steps_per_batch > 1 and self.uses_sampler_logps(),
             on_end=on_end,
         )
         model = self.accelerator.unwrap_model(self.model)
-        return use_decoder(model, decoder, self._sampler_check.get_recording_list(self))
+        policy_logps = self._sampler_check.get_recording_list(self)
+        return use_decoder(model, decoder, policy_logps, self.accelerator.autocast)
 
     def uses_sampler_logps(self) -> bool:
         """Return whether log mu is taken from the sampler: see `reuse_logp`, `trust_sampler`.
