@@ -7,6 +7,8 @@ the sampling temperature, and does not hold all logits at once (see `rapid.train
 Shapes: N completions, K prompts, P prompt tokens, T completion tokens, V words of the vocabulary.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -151,6 +153,21 @@ def _score_logits(
     # For words of probability 0 the product is 0 * -inf, which is NaN.
     entropy = -(values.exp() * values).nan_to_num().sum(-1)
     return logp.gather(-1, ids.unsqueeze(-1)).squeeze(-1), entropy
+
+
+@contextmanager
+def avoid_cudnn_attention() -> Iterator[None]:
+    """Within this context, torch does not choose cuDNN's kernels for attention.
+
+    On Hopper and later GPUs it would. But cuDNN makes a plan for each shape of its inputs, which
+    takes much longer than the attention, and the shapes of micro-batches vary from step to step.
+    """
+    was_enabled = torch.backends.cuda.cudnn_sdp_enabled()
+    torch.backends.cuda.enable_cudnn_sdp(False)
+    try:
+        yield
+    finally:
+        torch.backends.cuda.enable_cudnn_sdp(was_enabled)
 
 
 def patch_adaption_prompt_adapter(model) -> None:

@@ -10,6 +10,7 @@ from trl.trainer.utils import add_fused_lm_head
 from rapid.training import forward
 from rapid.training.caches import count_positions
 from rapid.training.forward import compute_completion_logps
+from tests.training import loops
 from tests.training.conformance.families import build_untrained
 from tests.training.conftest import GROUP_SIZE
 from tests.training.loops import ROUNDING
@@ -38,6 +39,24 @@ def test_logps_and_entropies_match_log_softmax_of_tempered_logits(micro_batch, s
         torch.testing.assert_close(
             value[is_token].double(), expected_value[is_token], rtol=0, atol=ROUNDING
         )
+
+
+@pytest.mark.parametrize("was_enabled", [True, False])
+def test_training_avoids_cudnn_attention_and_restores_the_choice(was_enabled, toy_model, tmp_path):
+    choices = []
+
+    def record_choice(prompts, **_):
+        choices.append(torch.backends.cuda.cudnn_sdp_enabled())
+        return [1.0] * len(prompts)
+
+    before = torch.backends.cuda.cudnn_sdp_enabled()
+    try:
+        torch.backends.cuda.enable_cudnn_sdp(was_enabled)
+        loops.train_rapid(toy_model, tmp_path, "rapid", record_choice, max_steps=1)
+        assert choices == [False]
+        assert torch.backends.cuda.cudnn_sdp_enabled() is was_enabled
+    finally:
+        torch.backends.cuda.enable_cudnn_sdp(before)
 
 
 def test_whole_logits_have_gradient_of_trls_chunks(micro_batch, monkeypatch):

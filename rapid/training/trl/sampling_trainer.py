@@ -31,7 +31,7 @@ from rapid.training.caches import depends_on_padding
 from rapid.training.clock import OptimizerStepCallback, PhaseClock
 from rapid.training.config import RapidConfig
 from rapid.training.dropout import remove_dropout
-from rapid.training.forward import patch_adaption_prompt_adapter
+from rapid.training.forward import avoid_cudnn_attention, patch_adaption_prompt_adapter
 from rapid.training.generation import Decoder, use_decoder
 from rapid.training.micro_batches import Chunk, take_shard
 from rapid.training.notices import Notices
@@ -387,7 +387,8 @@ class SamplingTrainer(
         model.train()
         if callable(train := getattr(self.optimizer, "train", None)):
             train()
-        yield
+        with avoid_cudnn_attention():
+            yield
         if (period := self.args.torch_empty_cache_steps) and self.state.global_step % period == 0:
             clear_device_cache()
         self._optimizer_phase.enter_context(self.clock.phase("backpropagation"))
