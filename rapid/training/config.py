@@ -67,8 +67,8 @@ class RapidConfig(GRPOConfig):
     times, as num_iterations does in GRPOTrainer, set `reuse`. When n_step and H are known, TRL's
     batch sizes are set to the values that follow from them.
 
-    skip_zero_groups, pack, reuse_logp and share_prefill save time and do not change the gradient.
-    They can be switched off to measure how much time each saves.
+    skip_zero_groups, pack, reuse_logp and share_prefill save work and change the gradient only by
+    rounding. They can be switched off to measure how much time each saves.
 
     Raises:
         ValueError: a value is not allowed, or settings contradict each other. The message says what
@@ -194,10 +194,10 @@ class RapidConfig(GRPOConfig):
     )
     share_prefill: bool | None = define_field(
         None,
-        "Compute a group's prompt once, in sampling and in training. None does so in sampling, and "
-        "in training on a CPU; on a GPU, where it can be slower with small models, both ways are "
-        "timed on the first micro-batch, and the faster one is used. A prompt is never shared if "
-        "the model caches more than keys and values or has virtual tokens, nor with gradient "
+        "Compute a group's prompt once, in sampling and in training. None means True, except in "
+        "training with one process on a GPU, where sharing can be slower: both ways are timed "
+        "once, and the faster one is used, unless full_determinism is set. Prompts are not shared "
+        "if the model caches more than keys and values or has virtual tokens, nor with gradient "
         "checkpointing, with which models return no cache.",
     )
     # Fields of GRPOConfig with another default, because TRL's would change the paper's algorithms.

@@ -157,17 +157,19 @@ def _score_logits(
 
 @contextmanager
 def avoid_cudnn_attention() -> Iterator[None]:
-    """Within this context, torch does not choose cuDNN's kernels for attention.
+    """Within this context, torch does not choose cuDNN's kernels for attention if it has others.
 
-    On Hopper and later GPUs it would. But cuDNN makes a plan for each shape of its inputs, which
-    takes much longer than the attention, and the shapes of micro-batches vary from step to step.
+    On Hopper and later GPUs it would. But cuDNN makes a plan for each new shape of its inputs, and
+    the shapes of micro-batches vary from step to step. The choice holds for the whole process.
     """
-    was_enabled = torch.backends.cuda.cudnn_sdp_enabled()
-    torch.backends.cuda.enable_cudnn_sdp(False)
+    backends = torch.backends.cuda
+    was_enabled = backends.cudnn_sdp_enabled()
+    if backends.flash_sdp_enabled() or backends.mem_efficient_sdp_enabled():
+        backends.enable_cudnn_sdp(False)
     try:
         yield
     finally:
-        torch.backends.cuda.enable_cudnn_sdp(was_enabled)
+        backends.enable_cudnn_sdp(was_enabled)
 
 
 def patch_adaption_prompt_adapter(model) -> None:

@@ -21,12 +21,13 @@ from rapid.training.memory import AUTO
 from rapid.training.micro_batches import (
     Chunk,
     MicroBatchLimit,
+    count_local_rows,
     make_chunks,
     select_local,
     size_shard,
 )
 from rapid.training.processes import gather_logps
-from rapid.training.prompt_sharing import MEASURED_DEVICES, is_sharing_faster
+from rapid.training.prompt_sharing import PromptSharing
 from rapid.training.trl.sampling_trainer import SamplingTrainer
 
 logger = logging.getLogger(__name__)
@@ -37,13 +38,13 @@ class GradientTrainer(SamplingTrainer):
 
     Attributes:
         micro_batch_limit: the limit that trial passes found with token_budget="auto", else None.
-        sharing_is_faster: whether trial passes were faster with shared prompts, if they were timed.
+        prompt_sharing: whether training shares prompts, which may have been timed.
     """
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
         self.micro_batch_limit: MicroBatchLimit | None = None
-        self.sharing_is_faster: bool | None = None
+        self.prompt_sharing = PromptSharing(self.args, self.accelerator)
         # The mini-batches of the remaining optimizer steps: Z_h, ..., Z_H, then again Z_1, ..., Z_H
         # for each further repetition that `reuse` asks for.
         self._pending_steps: list[Batch] = []
@@ -177,9 +178,8 @@ class GradientTrainer(SamplingTrainer):
             min_micro_batches=int(needs_one),
             same_prompt_length=depends_on_padding(self.model),
         )
-        # For each micro-batch, a column with one entry per row that it runs.
-        rows = [batch.get("local_rows", batch["rewards"]) for chunk in chunks for batch in chunk]
-        self._largest_micro_batch = max(map(len, rows), default=0)
+        rows = (count_local_rows(micro_batch) for chunk in chunks for micro_batch in chunk)
+        self._largest_micro_batch = max(rows, default=0)
         return chunks
 
     def _compute_micro_batch_limit(self, width: int) -> MicroBatchLimit:
@@ -227,8 +227,8 @@ class GradientTrainer(SamplingTrainer):
             trial |= {"completion_ids": completion, "completion_mask": torch.ones_like(completion)}
             with torch.enable_grad(), self.accelerator.autocast():
                 per_prompt = math.gcd(count, self.num_generations)
-                # not if `_choose_prompt_sharing` may choose passes that need more memory
-                shares = self._shares_prompts and not self._has_to_time_sharing
+                # Passes without sharing need more memory, and may be chosen later.
+                shares = self._shares_prompts and not self.prompt_sharing.is_open
                 logp, _ = self._compute_completion_logps(self.model, trial, per_prompt, shares)
             self._try_backward(logp.sum())
 
@@ -330,9 +330,7 @@ class GradientTrainer(SamplingTrainer):
 
     def _compute_log_pi(self, model, micro_batch: Batch) -> tuple[Tensor, Tensor | None]:
         """Return log pi and the entropies of the rows that a micro-batch runs, (n, t) each."""
-        local = select_local(micro_batch)
-        rows = len(local["completion_ids"])
-        per_prompt = math.gcd(rows, int(micro_batch.get("rows_per_prompt", self.group_size)))
+        local, per_prompt = select_local(micro_batch), self._rows_with_one_prompt(micro_batch)
         # With a shared prompt the model is called twice. If each row has its own prompt, one call
         # without sharing is better. But processes have to make equally many calls, and if a chunk
         # is split, another process may have several rows of a prompt in its micro-batch.
@@ -341,37 +339,38 @@ class GradientTrainer(SamplingTrainer):
         with self.accelerator.autocast():
             return self._compute_completion_logps(model, local, per_prompt, shares_prompt)
 
-    @property
-    def _has_to_time_sharing(self) -> bool:
-        return (
-            self.args.share_prefill is None
-            and self.sharing_is_faster is None
-            and self.accelerator.device.type in MEASURED_DEVICES
-            and self._shares_prompts
-            and can_share_prompts(self.model)
-        )
+    def _rows_with_one_prompt(self, micro_batch: Batch) -> int:
+        """Return how many successive rows that a micro-batch runs have the same prompt."""
+        rows = count_local_rows(micro_batch)
+        return math.gcd(rows, int(micro_batch.get("rows_per_prompt", self.group_size)))
 
     def _choose_prompt_sharing(self, mini_batches: list[Batch]) -> None:
-        """With share_prefill=None on a GPU, measure once if training is faster with shared prompts.
+        """Time once whether training is faster with shared prompts, if `PromptSharing` has to know.
 
-        It is measured on the first micro-batch of an inference batch, if any group has a gradient.
+        The largest micro-batch of an inference batch is timed. If none has a gradient and several
+        completions of a prompt, the next inference batch is waited for.
         """
-        if not self._has_to_time_sharing:
+        if not (self.prompt_sharing.is_open and self._shares_prompts):
             return
-        steps = (self._make_chunks(batch, step) for step, batch in enumerate(mini_batches))
-        micro_batch = next((chunks[0][0] for chunks in steps if chunks), None)
-        if micro_batch is None:
+        if not can_share_prompts(self.model):
             return
+        micro_batches = [
+            micro_batch
+            for step, mini_batch in enumerate(mini_batches)
+            for chunk in self._make_chunks(mini_batch, step)
+            for micro_batch in chunk
+            if micro_batch["sequence_share"] and self._rows_with_one_prompt(micro_batch) > 1
+        ]
+        if not micro_batches:
+            return
+        largest = max(micro_batches, key=count_local_rows)
 
-        def run_pass(shares: bool) -> None:
-            self.sharing_is_faster = shares
+        def run_pass() -> None:
             with torch.enable_grad():
-                logp, _ = self._compute_log_pi(self.model, micro_batch)
+                logp, _ = self._compute_log_pi(self.model, largest)
             torch.autograd.grad(logp.sum(), self._list_trained_parameters(), allow_unused=True)
 
-        device = self.accelerator.device
-        with torch.random.fork_rng([device] if device.type == "cuda" else []):
-            self.sharing_is_faster = is_sharing_faster(run_pass, self.accelerator)
+        self.prompt_sharing.measure(run_pass)
 
     @property
     def _shares_prompts(self) -> bool:
@@ -381,11 +380,9 @@ class GradientTrainer(SamplingTrainer):
         applies this cast. An environment or a `rollout_func` may change the prompt of each
         completion.
         """
-        shares = self.args.share_prefill
-        if shares is None:
-            shares = self.sharing_is_faster is not False
         is_prompt_shared = self.rollout_func is None and self.environment_factories is None
-        return shares and is_prompt_shared and not self.args.cast_lm_head_to_fp32
+        may_share = is_prompt_shared and not self.args.cast_lm_head_to_fp32
+        return may_share and self.prompt_sharing.is_wanted
 
     def _compute_completion_logps(
         self, model, batch: Batch, rows_per_prompt: int, shares_prompt: bool

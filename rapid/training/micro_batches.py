@@ -120,6 +120,11 @@ def make_chunks(
     return chunks_by_process[process] + [[dummy]] * missing
 
 
+def count_local_rows(micro_batch: Batch) -> int:
+    """Return how many rows of a micro-batch this process runs."""
+    return len(micro_batch.get("local_rows", micro_batch["completion_ids"]))
+
+
 def select_local(micro_batch: Batch) -> Batch:
     """Return the rows of a micro-batch that this process runs: all, or `local_rows`."""
     if "local_rows" not in micro_batch:

@@ -1,50 +1,92 @@
-"""Measures whether training is faster if the completions of a group share a pass of their prompt.
+"""Decides whether the completions of a group share a pass of their prompt in training.
 
 Sharing saves computation, but takes two forward passes in place of one (`rapid.training.forward`).
 On a GPU a forward pass of a small model takes about as long for few tokens as for many, because
 most of the time is spent on starting kernels.
 """
 
-import logging
 import math
 from collections.abc import Callable
 
 import torch
 from accelerate import Accelerator
+from accelerate.utils import DistributedType
 
 from rapid.training.clock import read_synchronized_seconds
-from rapid.training.memory import is_out_of_memory, release_memory
+from rapid.training.config import RapidConfig
+from rapid.training.memory import is_out_of_memory, release_memory, reset_peak
 
-logger = logging.getLogger(__name__)
 MEASURED_DEVICES = {"cuda"}  # types of devices on which both ways are timed; on others, share
 REPEATS = 3  # passes of each kind, of which the fastest counts
 
 
-def is_sharing_faster(run_pass: Callable[[bool], None], accelerator: Accelerator) -> bool:
-    """Time passes with and without sharing, and return the same answer in all processes.
+class PromptSharing:
+    """What `share_prefill` means for training; if it is None, passes may have to be timed.
 
-    Args:
-        run_pass: makes a forward and a backward pass; its argument says whether to share prompts.
-            A pass for which memory runs out counts as infinitely slow.
+    Attributes:
+        is_faster: whether passes were faster with shared prompts; None if they were not timed.
     """
-    for shares in (True, False):  # the first passes include what libraries do once: ignore them
-        _time_pass(run_pass, shares)
-    rounds = [[_time_pass(run_pass, shares) for shares in (True, False)] for _ in range(REPEATS)]
-    fastest = torch.tensor(rounds, device=accelerator.device).amin(0)
-    shared, separate = accelerator.reduce(fastest, "sum").tolist()
-    message = "a micro-batch takes %.0f ms with shared prompts, and %.0f ms without"
-    logger.info(message, 1e3 * shared, 1e3 * separate)
-    return shared <= separate
+
+    is_faster: bool | None = None
+
+    def __init__(self, args: RapidConfig, accelerator: Accelerator):
+        self._wanted: bool | None = args.share_prefill
+        # With several processes, all would have to make the same passes, also if memory runs out in
+        # one of them.
+        self._is_measured = (
+            args.share_prefill is None
+            and accelerator.device.type in MEASURED_DEVICES
+            and accelerator.distributed_type == DistributedType.NO
+            and not args.full_determinism
+        )
+        self._device = accelerator.device
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether to share prompts where it is possible."""
+        if self._is_measured:
+            return self.is_faster is not False
+        return self._wanted is not False
+
+    @property
+    def is_open(self) -> bool:
+        """Whether passes have to be timed before it is known if sharing is faster."""
+        return self._is_measured and self.is_faster is None
+
+    def measure(self, run_pass: Callable[[], None]) -> None:
+        """Time passes with and without sharing, and keep what is faster.
+
+        Args:
+            run_pass: makes a forward and a backward pass, with shared prompts if `is_wanted`. If
+                memory runs out, this counts as infinitely slow.
+        """
+        seconds: dict[bool, list[float]] = {True: [], False: []}
+        random_devices = [self._device] if self._device.type == "cuda" else []
+        with torch.random.fork_rng(random_devices):  # dropout, if it is enabled
+            for _ in range(1 + REPEATS):
+                for self.is_faster, times in seconds.items():
+                    times.append(_time_pass(run_pass))
+        # The first passes include what libraries do once.
+        shared, separate = (min(times[1:]) for times in seconds.values())
+        self.is_faster = shared <= separate
+        release_memory()
+        reset_peak(self._device)  # so that the reported peak does not include these passes
+        choice = "shared" if self.is_faster else "not shared"
+        print(
+            f"share_prefill: in training, prompts are {choice} (measured on a micro-batch: "
+            f"{1e3 * shared:.0f} ms with sharing, {1e3 * separate:.0f} ms without)"
+        )
 
 
-def _time_pass(run_pass: Callable[[bool], None], shares: bool) -> float:
+def _time_pass(run_pass: Callable[[], None]) -> float:
     """Return the seconds of a pass; infinity if memory runs out."""
     began = read_synchronized_seconds()
     try:
-        run_pass(shares)
+        run_pass()
     except (MemoryError, RuntimeError) as error:
         if not is_out_of_memory(error):
             raise
-        release_memory()
-        return math.inf
-    return read_synchronized_seconds() - began
+    else:
+        return read_synchronized_seconds() - began
+    release_memory()  # after `except`, whose error holds the tensors of the pass
+    return math.inf

@@ -161,7 +161,7 @@ class RapidTrainer(GradientTrainer):
             "micro_batch_limit": limit and astuple(limit),
             "halvings": self.halvings,  # of the limit, because memory ran out
             "sampler_is_exact": self._sampler_check.is_exact,
-            "sharing_is_faster": self.sharing_is_faster,
+            "sharing_is_faster": self.prompt_sharing.is_faster,
         }
 
     def load_loop_state(self, state):
@@ -170,7 +170,7 @@ class RapidTrainer(GradientTrainer):
         limit = state.get("micro_batch_limit")
         self.micro_batch_limit = MicroBatchLimit(*limit) if limit else None
         self.halvings = state.get("halvings", 0)
-        self.sharing_is_faster = state.get("sharing_is_faster")
+        self.prompt_sharing.is_faster = state.get("sharing_is_faster")
         if "sampler_is_exact" in state:
             self._sampler_check.is_exact = state["sampler_is_exact"]
         order = batches.shuffle_endlessly(self.train_dataset, self.args.seed + 1)

@@ -5,6 +5,7 @@ tests/training/conformance/test_families.py compares shared prompts with plain f
 
 import pytest
 import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from trl.trainer.utils import add_fused_lm_head
 
 from rapid.training import forward
@@ -43,20 +44,26 @@ def test_logps_and_entropies_match_log_softmax_of_tempered_logits(micro_batch, s
 
 @pytest.mark.parametrize("was_enabled", [True, False])
 def test_training_avoids_cudnn_attention_and_restores_the_choice(was_enabled, toy_model, tmp_path):
-    choices = []
+    choices = {}
 
-    def record_choice(prompts, **_):
-        choices.append(torch.backends.cuda.cudnn_sdp_enabled())
-        return [1.0] * len(prompts)
+    def record_choice(*_):
+        choices[torch.is_grad_enabled()] = torch.backends.cuda.cudnn_sdp_enabled()
 
     before = torch.backends.cuda.cudnn_sdp_enabled()
     try:
         torch.backends.cuda.enable_cudnn_sdp(was_enabled)
-        loops.train_rapid(toy_model, tmp_path, "rapid", record_choice, max_steps=1)
-        assert choices == [False]
+        trainer = loops.build_rapid_trainer(toy_model, tmp_path, "rapid", max_steps=1)
+        trainer.model.model.register_forward_pre_hook(record_choice)
+        trainer.train()
+        assert choices == {False: False, True: False}  # in sampling, and in passes with gradient
         assert torch.backends.cuda.cudnn_sdp_enabled() is was_enabled
     finally:
         torch.backends.cuda.enable_cudnn_sdp(before)
+
+
+def test_cudnn_attention_stays_if_a_user_allows_no_other():
+    with sdpa_kernel(SDPBackend.CUDNN_ATTENTION), forward.avoid_cudnn_attention():
+        assert torch.backends.cuda.cudnn_sdp_enabled()
 
 
 def test_whole_logits_have_gradient_of_trls_chunks(micro_batch, monkeypatch):

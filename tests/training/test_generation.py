@@ -16,6 +16,7 @@ from transformers import (
 
 from rapid.training import generation
 from rapid.training.generation import Decoder, can_decode, use_decoder
+from tests.training import loops
 from tests.training.loops import ROUNDING
 
 PROMPTS = ["one prompt"] * 3 + ["another, longer prompt"] * 3 + ["a third"]
@@ -254,6 +255,19 @@ def test_weights_are_converted_once_for_all_tokens(toy_model, prompts):
     assert torch.equal(*outputs)
     passes = outputs[0].size(1) - prompts["input_ids"].size(1)  # one for each token
     assert counts == [passes, 1] and passes > 1
+
+
+def test_trainer_samples_within_its_mixed_precision(toy_model, tmp_path, monkeypatch):
+    are_enabled, decode = [], Decoder.__call__
+
+    def record_autocast(*args, **kwargs):
+        are_enabled.append(torch.is_autocast_enabled("cpu"))
+        return decode(*args, **kwargs)
+
+    monkeypatch.setattr(Decoder, "__call__", record_autocast)
+    for bf16 in (True, False):
+        loops.train_rapid(toy_model, tmp_path, "rapid", dtype=torch.float32, bf16=bf16, max_steps=1)
+    assert are_enabled == [True, False]
 
 
 @pytest.mark.parametrize("beams", [1, 2])
