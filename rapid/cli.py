@@ -215,7 +215,7 @@ def _read_spec(text: str, spec_type: type[Spec]) -> Spec:
     try:
         document = json.loads(text if text.lstrip().startswith("{") else Path(text).read_text())
         values = document.get("spec", document) if isinstance(document, dict) else document
-        return spec_type.model_validate(values).with_code()
+        return spec_type.model_validate(values).with_code_digest()
     except OSError as error:
         raise BadInput(f"--spec: neither JSON nor a file: {text!r} ({error.strerror})") from None
     except ValidationError as error:

@@ -23,7 +23,7 @@ GENERATED_SENTENCE = "Made problems in the format of {}, not the published ones.
 def make_spec(source: str = "embedded", **other_fields) -> PrepareSpec:
     sizes = {"train": 4, "test": 3, "demonstrations": 0}
     fields = {"benchmark": "math", "data_seed": 7, "source": source} | sizes | other_fields
-    return PrepareSpec(**fields).with_code()
+    return PrepareSpec(**fields).with_code_digest()
 
 
 @pytest.fixture
