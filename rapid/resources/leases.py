@@ -28,7 +28,7 @@ from filelock import FileLock, Timeout
 
 from rapid.artifacts.files import BadInput
 from rapid.resources.gpus import VISIBLE_DEVICES, list_visible_gpus
-from rapid.resources.wait_policy import choose_wait_policy
+from rapid.resources.wait_policy import choose_thread_wait_policy
 
 # Referenced until the process ends, because a FileLock that is garbage-collected releases its lock.
 _held_locks: list[FileLock] = []
@@ -70,7 +70,7 @@ def lease_cores(count: int, threads: int | None = None) -> list[int]:
         )
     leased = _lease_locks("core", [f"core{core}" for core in cores], count)
     leased_cores = [cores[index] for index in leased]
-    choose_wait_policy(leased_cores, threads or count)
+    choose_thread_wait_policy(leased_cores, threads or count)
     return bind_to_cores(leased_cores, threads or count)
 
 
