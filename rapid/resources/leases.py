@@ -38,7 +38,7 @@ POLL_SECONDS = 0.2  # interval between attempts to get a lock
 FOLDER_LOCK_SECONDS = 2.0
 WAITING = "waiting for "  # beginning of the line that a waiting job writes to its log
 # Only one job at a time gathers locks (`_lease_locks`), which takes less than this time if enough
-# are free. A job that must wait longer before it can gather its own prints that it waits.
+# are free. A job that still cannot begin to gather after this time prints that it waits.
 GATHERING_SECONDS = 1.0
 M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4  # parameters of glibc's mallopt
 
@@ -136,7 +136,7 @@ def lock_folder(folder: Path) -> Iterator[None]:
         folder: the folder of checkpoints in a run's folder. Messages name the run's folder.
 
     Raises:
-        BadInput: another process holds the lock.
+        BadInput: another process holds the lock, or this user may not open the file.
     """
     lock_file = folder / "lock"
     deadline = time.monotonic() + FOLDER_LOCK_SECONDS
@@ -149,9 +149,18 @@ def lock_folder(folder: Path) -> Iterator[None]:
             if time.monotonic() > deadline:
                 raise
         except Timeout:
-            owner = lock_file.read_text() or "of another user"
+            process = ""  # unknown if the file was just locked, or is deleted already
+            with contextlib.suppress(FileNotFoundError):
+                process = lock_file.read_text()
+            owner = f"process {process}" if process else "another process"
             raise BadInput(
-                f"{folder.parent}: in use by process {owner}. Wait until it ends, or end it"
+                f"{folder.parent}: in use by {owner}. Wait until it ends, or end it"
+            ) from None
+        except PermissionError as error:
+            raise BadInput(
+                f"{folder.parent}: its lock {lock_file} cannot be opened: {error.strerror}. If "
+                "another user runs this job, wait until it ends. Otherwise give this user write "
+                "access to the file and its folder"
             ) from None
     with lock:
         lock_file.write_text(f"{os.getpid()} on {platform.node()}")
