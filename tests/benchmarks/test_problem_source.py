@@ -82,6 +82,13 @@ def test_the_digest_of_a_folder_does_not_depend_on_its_path(folder):
     assert first.label == "MATH (folder)"
 
 
+def test_a_folder_that_is_not_prepared_yet_is_named_without_a_digest(folder):
+    Path("problems").mkdir()
+    source = read_source("math", folder, "problems")
+    assert (source.label, source.digest) == ("MATH (folder)", "")
+    assert describe_sources([source]) == "MATH from the folder problems."
+
+
 def test_a_dataset_of_the_hub_is_named_with_its_revision(folder):
     write_manifest(
         folder, "prepare", make_spec("hub"), {}, [], source="somebody/math@0123456789abcdef"
