@@ -82,8 +82,8 @@ class MicroBatchSFTTrainer(SavingTrainer, MicroBatchTrainer, SFTTrainer):
             ids = torch.tensor(longest["input_ids"][:length], device=device).expand(count, -1)
             inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "use_cache": False}
             with self.compute_loss_context_manager(), patch_head(self.model):
-                # TRL has patched the forward method, which so returns log-probabilities of the
-                # labels and not logits (`rapid.training.head`).
+                # TRL has patched the forward method: here it returns log-probabilities of the
+                # labels instead of logits (`rapid.training.head`).
                 output = self.model(**inputs, labels=ids, fused_lm_head=True)
             self._try_backward(output.log_probs.sum())
 
