@@ -180,9 +180,10 @@ def _add_ask(commands) -> None:
 
 def _add_maintenance(commands) -> None:
     help_texts = {
-        "verify": "compare every file with its digest, and list changed files and stale jobs",
+        "verify": "compare every file with its digest, and list changed files and stale jobs; "
+        "status 1 if there are any",
         "accept": "keep results that are stale only because of harmless changes of code",
-        "reconcile": "do the same as verify, and make Snakemake repeat the stale jobs",
+        "reconcile": "list the same as verify, and make Snakemake repeat the stale jobs; status 0",
         "restore": "pull results that were pushed elsewhere (dvc pull), and verify them",
         "preflight": "check that this machine has the GPUs, memory, disk, models, data and graders",
     }
@@ -215,7 +216,7 @@ def _read_spec(text: str, spec_type: type[Spec]) -> Spec:
     try:
         document = json.loads(text if text.lstrip().startswith("{") else Path(text).read_text())
         values = document.get("spec", document) if isinstance(document, dict) else document
-        return spec_type.model_validate(values).with_code()
+        return spec_type.model_validate(values).with_code_digest()
     except OSError as error:
         raise BadInput(f"--spec: neither JSON nor a file: {text!r} ({error.strerror})") from None
     except ValidationError as error:

@@ -121,7 +121,7 @@ def _build_spec(data: ReportData, options: argparse.Namespace) -> Spec:
     if options.sources:
         sources = list(map(str, options.sources))
         config = read(*options.config)
-        return imported.ImportSpec(sources=sources, config=config).with_code()
+        return imported.ImportSpec(sources=sources, config=config).with_code_digest()
     return build_report_spec(data.params)
 
 

@@ -86,7 +86,7 @@ def test_a_manifest_can_be_used_as_a_spec_and_records_the_code(tmp_path):
     first, second = tmp_path / "first", tmp_path / "second"
     run_prepare(json.dumps({**SPEC, "code": "another"}), first)
     manifest = json.loads((first / "manifest.json").read_text())
-    assert manifest["spec"]["code"] == PrepareSpec(**SPEC).with_code().code
+    assert manifest["spec"]["code"] == PrepareSpec(**SPEC).with_code_digest().code
     assert manifest["code"] == PrepareSpec(**SPEC).hash_code_files()
     run_prepare(str(first / "manifest.json"), second)
     for name in ("train.jsonl", "test.jsonl", "pretrain.jsonl"):

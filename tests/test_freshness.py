@@ -219,7 +219,9 @@ class TestCode:
             second_files = {f"{name}.py": text for name, text in second.items()}
             files = {"one.py": first}, {"two.py": "2"} | second_files
             specs = [
-                SpecWithCode(**build_spec().model_dump(), code_of_files=code_files).with_code()
+                SpecWithCode(
+                    **build_spec().model_dump(), code_of_files=code_files
+                ).with_code_digest()
                 for code_files in files
             ]
             pairs = zip(jobs[:2], specs, strict=True)

@@ -5,7 +5,8 @@
     rapid-H4,eta=4,clip=both     a variant: an algorithm with other values of some parameters
     rapid-H4,reuse=2             a variant that takes the H steps twice on each inference batch
 
-Studies compare variants that differ in one parameter. The folder of a run has the variant's name.
+Studies compare variants, most of which differ in one parameter. The folder of a run has the name of
+its variant.
 """
 
 import re

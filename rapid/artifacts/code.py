@@ -73,13 +73,13 @@ REPORT_SUFFIXES = (".py", ".j2", ".css", ".yaml")  # of sources in reports/, whi
 class Spec(Settings):
     """The parameters and the code that decide a job's result."""
 
-    code: str = Field("", description="digest of the code; empty until `with_code` sets it")
+    code: str = Field("", description="digest of the code; empty until `with_code_digest` sets it")
 
     def hash_code_files(self) -> dict[str, str]:
         """Return the digest of each file of code that decides the result, by its path."""
         raise NotImplementedError
 
-    def with_code(self) -> Self:
+    def with_code_digest(self) -> Self:
         """Return the spec with the digest of the present code."""
         text = "\n".join(f"{file} {digest}" for file, digest in self.hash_code_files().items())
         return self.model_copy(update={"code": hashlib.sha256(text.encode()).hexdigest()})

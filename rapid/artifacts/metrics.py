@@ -114,9 +114,11 @@ class StepMetrics(Record):
     kl: Annotated[float | None, Metric("micro-batches", unit="nats per token", label="KL")] = Field(
         None, description="KL divergence from the reference policy"
     )
-    # Computed with the means over micro-batches, but as a share of the whole mini-batch.
+    # Completions are "run" if they are in a forward and backward pass; elsewhere a run is a
+    # training run. The value is a share of the whole mini-batch. Still `over` is "micro-batches",
+    # because the value is computed together with the means over micro-batches.
     run: Annotated[
-        OptionalShare, Metric("micro-batches", unit="share", label="Run", summary="mean")
+        OptionalShare, Metric("micro-batches", unit="share", label="Trained", summary="mean")
     ] = Field(
         None,
         description="share of completions trained on: those whose group has a gradient",

@@ -31,7 +31,8 @@ class ProblemSource:
         benchmark: the benchmark's name in params.yaml.
         kind: "made" if problems are generated from a seed, "hub" for a dataset of the hub, or the
             user's "file" or "folder".
-        name: the seed of generated problems, or the name of the dataset, file or folder.
+        name: for generated problems "data_seed N", where N is the seed, or "data_seed" if no data
+            are prepared; else the name of the dataset, file or folder.
         revision: commit of the code that generated the problems, or of the dataset; "" for neither.
         digest: SHA-256 of the code that generated the problems, or of the file or folder; "" for a
             dataset, or if it is unknown.
@@ -109,8 +110,10 @@ def build_declared_source(
     # `source` is a path. The manifest lists the file itself, or the files of the folder.
     digests, path = prepared.inputs if prepared else {}, Path(source).as_posix()
     name = Path(source).name or source
-    if not digests or [*digests] == [path]:
+    if [*digests] == [path] or not (digests or Path(source).is_dir()):
         return ProblemSource(benchmark, "file", name, "", digests.get(path, ""), prepared)
+    if not digests:
+        return ProblemSource(benchmark, "folder", name, prepared=prepared)
     # The digest of a folder is the SHA-256 of the list that `sha256sum` prints for its files.
     lines = (f"{digests[path]}  {os.path.relpath(path, source)}\n" for path in sorted(digests))
     digest = hashlib.sha256("".join(lines).encode()).hexdigest()

@@ -251,7 +251,7 @@ def build_prepare_spec(params: Params, benchmark: str) -> PrepareSpec:
         data_seed=params.data_seed,
         demonstrations=_count_lessons(params, benchmark),
         **sizes.model_dump(include={"source", "train", "test", "reserved"}),
-    ).with_code()
+    ).with_code_digest()
 
 
 def _count_lessons(params: Params, benchmark: str) -> int:
@@ -287,20 +287,20 @@ def list_source_files(spec: Spec) -> list[str]:
 def build_tokenizer_spec(params: Params) -> TokenizerSpec:
     return TokenizerSpec(
         benchmarks=list(params.benchmarks), vocabulary=params.pretraining.vocabulary
-    ).with_code()
+    ).with_code_digest()
 
 
 def build_model_spec(params: Params, model: str) -> PretrainSpec | FetchSpec:
     if not is_embedded(params, model):
         published = params.models[model].model_dump(include={"source", "revision"})
-        return FetchSpec(model=model, params=published).with_code()
+        return FetchSpec(model=model, params=published).with_code_digest()
     return PretrainSpec(
         model=model,
         data_seed=params.data_seed,
         threads=params.compute.threads,
         params=params.models[model],
         pretraining=params.pretraining,
-    ).with_code()
+    ).with_code_digest()
 
 
 def build_distill_spec(params: Params, benchmark: str) -> DistillSpec | DemonstrateSpec:
@@ -312,7 +312,7 @@ def build_distill_spec(params: Params, benchmark: str) -> DistillSpec | Demonstr
             reserved=params.benchmarks[benchmark].reserved,
             demonstrations=imitation.demonstrations,
             error_rate=imitation.error_rate,
-        ).with_code()
+        ).with_code_digest()
     return DistillSpec(
         benchmark=benchmark,
         teacher=params.teacher,
@@ -323,7 +323,7 @@ def build_distill_spec(params: Params, benchmark: str) -> DistillSpec | Demonstr
         precision=imitation.teacher_precision,
         **imitation.model_dump(include={"temperature", "top_p", "samples"}),
         **_select_limits(params, benchmark),
-    ).with_code()
+    ).with_code_digest()
 
 
 def uses_vllm_server(spec: Spec) -> bool:
@@ -355,7 +355,7 @@ def build_train_spec(params: Params, run: Run) -> TrainSpec:
         snapshots=changes.snapshots or 0,
         problems=changes.problems,
         **limits,
-    ).with_code()
+    ).with_code_digest()
     if not uses_vllm_server(spec):
         return spec
     # One GPU is the server's. Training uses the largest number of the others that divides n_step.
@@ -374,14 +374,14 @@ def build_evaluate_spec(params: Params, run: Run) -> EvaluateSpec:
         evaluation=params.evaluation,
         snapshots=(changes.snapshots or 0) if changes else 0,
         **_select_limits(params, run.benchmark),
-    ).with_code()
+    ).with_code_digest()
 
 
 def build_report_spec(params: Params) -> ReportSpec:
     """Return the spec of reports; parameters that change no result are replaced by defaults."""
     fields = type(params).model_fields.items()
     defaults = {name: field.get_default() for name, field in fields if field.exclude}
-    return ReportSpec(params=params.model_copy(update=defaults)).with_code()
+    return ReportSpec(params=params.model_copy(update=defaults)).with_code_digest()
 
 
 def _is_chat_model(params: Params, model: ModelName) -> bool:

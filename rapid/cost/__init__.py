@@ -3,7 +3,8 @@
 1. `work` counts what a job does (tokens, decoding steps, optimizer steps). The counts follow from
    its parameters and from expectations, such as the length of completions (`expected`).
 2. `roofline` computes the seconds of this work from the sizes of the model (`shapes`), and from the
-   published rates of a GPU or rates `measured` in earlier runs. `memory` computes bytes.
+   published rates of a GPU (operations and bytes per second) or rates `measured` in earlier runs.
+   `memory` computes bytes.
 3. `estimates` does this for all jobs, adds the costs up, and finds jobs that do not fit into memory
    or need too many GPUs; `command` prints the plan.
 

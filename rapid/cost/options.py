@@ -14,10 +14,14 @@ def add_plan_options(command: argparse.ArgumentParser) -> None:
     rates = command.add_mutually_exclusive_group()
     rates.add_argument(
         "--calibrate", type=Path, metavar="RUNS",
-        help="folder of runs whose measured rates are used (default: experiments/NAME/runs, or "
+        help="folder of runs whose measured speed is used (default: experiments/NAME/runs, or "
         "runs)",
     )  # fmt: skip
-    rates.add_argument("--gpu", help="use the published rates of a GPU, such as a6000 or h100")
+    rates.add_argument(
+        "--gpu",
+        help="use the published speed (operations and bytes per second) of a GPU, such as a6000 "
+        "or h100",
+    )
     add(
         "--report", choices=["studies", "arena"], default="",
         help="plan the jobs of this report (default: those of the paper's tables)",

@@ -28,7 +28,7 @@ from filelock import FileLock, Timeout
 
 from rapid.artifacts.files import BadInput
 from rapid.resources.gpus import VISIBLE_DEVICES, list_visible_gpus
-from rapid.resources.wait_policy import choose_wait_policy
+from rapid.resources.wait_policy import choose_thread_wait_policy
 
 # Referenced until the process ends, because a FileLock that is garbage-collected releases its lock.
 _held_locks: list[FileLock] = []
@@ -38,7 +38,7 @@ POLL_SECONDS = 0.2  # interval between attempts to get a lock
 FOLDER_LOCK_SECONDS = 2.0
 WAITING = "waiting for "  # beginning of the line that a waiting job writes to its log
 # Only one job at a time gathers locks (`_lease_locks`), which takes less than this time if enough
-# are free. A job that must wait longer before it can gather its own prints that it waits.
+# are free. A job that still cannot begin to gather after this time prints that it waits.
 GATHERING_SECONDS = 1.0
 M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4  # parameters of glibc's mallopt
 
@@ -70,7 +70,7 @@ def lease_cores(count: int, threads: int | None = None) -> list[int]:
         )
     leased = _lease_locks("core", [f"core{core}" for core in cores], count)
     leased_cores = [cores[index] for index in leased]
-    choose_wait_policy(leased_cores, threads or count)
+    choose_thread_wait_policy(leased_cores, threads or count)
     return bind_to_cores(leased_cores, threads or count)
 
 
@@ -136,7 +136,7 @@ def lock_folder(folder: Path) -> Iterator[None]:
         folder: the folder of checkpoints in a run's folder. Messages name the run's folder.
 
     Raises:
-        BadInput: another process holds the lock.
+        BadInput: another process holds the lock, or this user may not open the file.
     """
     lock_file = folder / "lock"
     deadline = time.monotonic() + FOLDER_LOCK_SECONDS
@@ -149,9 +149,18 @@ def lock_folder(folder: Path) -> Iterator[None]:
             if time.monotonic() > deadline:
                 raise
         except Timeout:
-            owner = lock_file.read_text() or "of another user"
+            process = ""  # unknown if the file was just locked, or is deleted already
+            with contextlib.suppress(FileNotFoundError):
+                process = lock_file.read_text()
+            owner = f"process {process}" if process else "another process"
             raise BadInput(
-                f"{folder.parent}: in use by process {owner}. Wait until it ends, or end it"
+                f"{folder.parent}: in use by {owner}. Wait until it ends, or end it"
+            ) from None
+        except PermissionError as error:
+            raise BadInput(
+                f"{folder.parent}: its lock {lock_file} cannot be opened: {error.strerror}. If "
+                "another user runs this job, wait until it ends. Otherwise give this user write "
+                "access to the file and its folder"
             ) from None
     with lock:
         lock_file.write_text(f"{os.getpid()} on {platform.node()}")

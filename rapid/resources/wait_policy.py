@@ -21,7 +21,7 @@ OBSERVATION_SECONDS = 0.5
 BUSY_SHARE = 0.5  # of the time that other processes used a core, above which the core is busy
 
 
-def choose_wait_policy(cores: list[int], threads: int) -> None:
+def choose_thread_wait_policy(cores: list[int], threads: int) -> None:
     """Set OMP_WAIT_POLICY to "passive" if other processes keep a core busy; print that to stderr.
 
     OpenMP reads the variable once, when torch is imported. So this function must be called

@@ -50,7 +50,10 @@ def verify(files: list[Path]) -> int:
 
 
 def reconcile(files: list[Path]) -> int:
-    """Compare every file as `verify` does, and make Snakemake repeat the stale jobs."""
+    """Compare every file as `verify` does, and make Snakemake repeat the stale jobs.
+
+    The status is 0 even if there were stale jobs, so that a script can go on with Snakemake.
+    """
     freshness.discard_stale_manifests(_examine_jobs(files))
     return 0
 

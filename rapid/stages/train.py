@@ -136,7 +136,7 @@ def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
         peak_memory_mb=recorder.peak_memory_mb,
         # With `auto` the trainer has chosen the size of micro-batches.
         precision="bfloat16" if trainer.args.bf16 else "float32",
-        pass_completions=trainer.pass_completions
+        pass_completions=trainer.completions_per_micro_batch
         if spec.pass_settings.micro_batch == "auto"
         else 0,
         halvings=trainer.halvings,

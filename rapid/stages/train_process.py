@@ -18,7 +18,7 @@ def run_process(spec_json: str, model: str, data: str, folder: str) -> None:
         model, data, folder: see `rapid.stages.train.train`.
     """
     end_with_parent()
-    spec = TrainSpec.model_validate_json(spec_json).with_code()
+    spec = TrainSpec.model_validate_json(spec_json).with_code_digest()
     # LOCAL_RANK numbers this server's processes from 0. Each has `threads` of the job's cores.
     rank, threads = int(os.environ["LOCAL_RANK"]), spec.compute.threads
     bind_to_cores(list_usable_cores()[rank * threads : (rank + 1) * threads], threads)

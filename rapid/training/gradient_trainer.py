@@ -54,7 +54,7 @@ class GradientTrainer(SamplingTrainer):
         self._token_means = WeightedMeans(self._reduce_mean)
 
     @property
-    def pass_completions(self) -> int:
+    def completions_per_micro_batch(self) -> int:
         """Completions of full length per micro-batch; 0 with "auto" before the limit is found."""
         if self.args.token_budget == AUTO:
             return self.micro_batch_limit.completions if self.micro_batch_limit else 0

@@ -134,8 +134,8 @@ def find_largest_batch(
     """
     if device.type != "cuda" and not PEAK_RESET_FILE.exists():
         raise ValueError(
-            f"{AUTO!r} needs {PEAK_RESET_FILE}, which this system does not have: set a number "
-            "instead"
+            f"micro_batch: {AUTO} (in a script micro_batch_size={AUTO!r} or token_budget={AUTO!r}) "
+            f"needs {PEAK_RESET_FILE}, which this system does not have: set a number instead"
         )
     available = USABLE_SHARE * (get_available_memory(device) - reserved)
 

@@ -54,10 +54,11 @@ def estimate_seconds_left(batches: list[BatchTime], steps: int, steps_per_batch:
 
 
 class SteadyProgress(ProgressCallback):
-    """transformers' progress bar, which estimates the time left from all steps since the start.
+    """transformers' progress bar with another estimate of the time left.
 
-    By default tqdm gives more weight to the last steps. Its estimate then jumps, because the first
-    step on an inference batch includes sampling. In a resumed run tqdm also counts the steps before
+    The estimate is from the mean time of all steps since training began or was resumed.
+    transformers' own bar gives more weight to the last steps. Its estimate jumps, because the first
+    step on an inference batch includes sampling. In a resumed run it also counts the steps before
     the resume as if they had just been done.
     """
 
@@ -70,7 +71,7 @@ class SteadyProgress(ProgressCallback):
 class Overview(TrainerCallback):
     """Prints what a run will do, and a line with measured times after its first inference batch.
 
-    The first process prints both where transformers prints metrics, but not with
+    The first process prints both to standard output, above the progress bar, but not with
     `disable_tqdm=True`, nor if transformers' verbosity is above "warning". If this module's logger
     has the level INFO, both are logged instead, with a line after each inference batch.
     """
@@ -239,7 +240,10 @@ def describe_steps(args: Any) -> str:
     repetitions = f" * reuse={args.reuse}" if args.reuse > 1 else ""
     text = f"{H}{repetitions} for each batch, on {n_step} completions"
     if limit := args.max_completion_length:
-        text += f" of up to {limit:,} tokens: {args.n_step * limit:,} and the prompts"
+        text += (
+            f" of up to {limit:,} tokens, so at most {args.n_step * limit:,} tokens in a step "
+            "besides the prompts"
+        )
     return text
 
 
@@ -296,14 +300,18 @@ def describe_memory(trainer: Any) -> str:
     """
     if trainer._uses_deepspeed:
         return ""
-    moments = ", Adam's moments" if uses_adam(trainer) else ""
-    text = f"{format_size(count_held_bytes(trainer))} for weights, gradients{moments}"
+    size, vllm_share = format_size(count_held_bytes(trainer)), ""
     device = trainer.accelerator.device
     if device.type == "cuda":
-        text += f" of {format_size(get_total_memory(device))}"
+        total = format_size(get_total_memory(device))
+        size += f" of {total}"
         if trainer.use_vllm and trainer.args.vllm_mode == "colocate":
-            text += f", {trainer.args.vllm_gpu_memory_utilization:.0%} of which vLLM may take"
-    return f"{text}; activations and buffers need further memory"
+            share = trainer.args.vllm_gpu_memory_utilization
+            vllm_share = f"; vLLM may take {share:.0%} of the {total}"
+    contents = "weights, gradients and Adam's moments"
+    if not uses_adam(trainer):
+        contents = "weights and gradients"
+    return f"{size} for {contents}; activations and buffers need further memory{vllm_share}"
 
 
 def uses_adam(trainer: Any) -> bool:

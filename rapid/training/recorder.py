@@ -1,4 +1,9 @@
-"""Callbacks that record each optimizer step of a run, and that save models during the run."""
+"""Callbacks that record each optimizer step of a run, and that save models during the run.
+
+The recorder takes the metrics that are declared in `rapid.artifacts.metrics` from the trainer's
+logs. So a new metric is added there, and where its value is computed: in
+`rapid.training.batch_statistics` or in an algorithm's loss.
+"""
 
 import time
 from collections.abc import Callable

@@ -1,4 +1,8 @@
-"""Supervised fine-tuning (SFT) on a teacher's correct completions or on generated completions."""
+"""Supervised fine-tuning (SFT) on demonstrations: a teacher's correct completions, or made ones.
+
+Made demonstrations are problems and completions that are generated from a seed
+(`rapid.stages.demonstrate`).
+"""
 
 import math
 from functools import partial
@@ -34,8 +38,8 @@ class MicroBatchSFTTrainer(SavingTrainer, MicroBatchTrainer, SFTTrainer):
 
     def __init__(self, *arguments, micro_batch: int | str, **named):
         super().__init__(*arguments, **named)
-        # Demonstrations per micro-batch. With "auto" this is 0 until the number is found.
-        self.pass_completions = 0 if micro_batch == AUTO else int(micro_batch)
+        # With "auto" this is 0 until the number is found. A demonstration has one completion.
+        self.completions_per_micro_batch = 0 if micro_batch == AUTO else int(micro_batch)
 
     @override
     def training_step(self, model, inputs, num_items_in_batch=None):
@@ -44,13 +48,15 @@ class MicroBatchSFTTrainer(SavingTrainer, MicroBatchTrainer, SFTTrainer):
         with self.maybe_activation_offload_context:
             model.train()
             inputs = self._prepare_inputs(inputs)
-            self.pass_completions = self.pass_completions or self._find_micro_batch_size()
+            if not self.completions_per_micro_batch:
+                self.completions_per_micro_batch = self._find_micro_batch_size()
             run = partial(self._run_micro_batches, model, inputs, num_items_in_batch)
             return self._run_with_halving(run, partial(model.zero_grad, set_to_none=True))
 
     def _run_micro_batches(self, model, inputs: dict, num_items_in_batch) -> torch.Tensor:
         count, loss = len(inputs["input_ids"]), torch.zeros((), device=self.accelerator.device)
-        size = max(1, self.pass_completions >> self.halvings)  # halved each time memory ran out
+        # The size is halved each time that memory runs out.
+        size = max(1, self.completions_per_micro_batch >> self.halvings)
         self._largest_micro_batch = min(size, count)
         for start in range(0, count, size):
             micro_batch = {name: value[start : start + size] for name, value in inputs.items()}
@@ -76,6 +82,8 @@ class MicroBatchSFTTrainer(SavingTrainer, MicroBatchTrainer, SFTTrainer):
             ids = torch.tensor(longest["input_ids"][:length], device=device).expand(count, -1)
             inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "use_cache": False}
             with self.compute_loss_context_manager(), patch_head(self.model):
+                # TRL has patched the forward method: here it returns log-probabilities of the
+                # labels instead of logits (`rapid.training.head`).
                 output = self.model(**inputs, labels=ids, fused_lm_head=True)
             self._try_backward(output.log_probs.sum())
 

@@ -21,9 +21,9 @@ class Estimate:
         reason: why there is no value.
         error: standard error, on the scale on which Student's t is computed.
         df: degrees of freedom of t.
-        p_at: returns the two-sided p of the hypothesis that the true value equals the argument. p
-            is at most 0.05 exactly if the argument lies outside the interval. If there is no
-            interval, `p_at` is None.
+        p_at: returns the two-sided p of the hypothesis that the true value equals the argument,
+            which must be a possible value. p is at most 0.05 exactly if the argument lies outside
+            the interval. If there is no interval, `p_at` is None.
     """
 
     value: float | None
@@ -62,8 +62,8 @@ def student_estimate(
     half_width = stats.t.ppf((1 + CONFIDENCE_LEVEL) / 2, df) * error
     low, high = (from_scale(to_scale(value) + step) for step in (-half_width, half_width))
 
-    def p_at(limit: float) -> float:
-        distance = abs(to_scale(value) - to_scale(limit))
+    def p_at(hypothesis: float) -> float:
+        distance = abs(to_scale(value) - to_scale(hypothesis))
         if error < ROUNDING:  # the data show no noise
             return float(distance < ROUNDING)
         return float(2 * stats.t.sf(distance / error, df))
@@ -77,9 +77,11 @@ def clopper_pearson_estimate(
 ) -> Estimate:
     """Return the mean of n equal observations, from which no standard error can be computed.
 
-    The interval is Clopper and Pearson's: with 97.5 % confidence, at most a share
-    q = 1 - 0.025^(1/n) of the population differs from the observed value. This share may lie
-    anywhere within the bounds. If all n completions are correct, the interval is [1 - q, 1].
+    The interval is Clopper and Pearson's. If more than a share q = 1 - 0.025^(1/n) of the
+    population differed from the observed value, n equal observations would have a probability below
+    2.5 %, which a 95 % interval allows on each side. How much this share differs is unknown, so the
+    interval ends where all of it is at one of the bounds. If all n completions are correct, the
+    interval is [1 - q, 1].
 
     Args:
         value: the observed value.
@@ -89,13 +91,13 @@ def clopper_pearson_estimate(
     q = 1 - ((1 - CONFIDENCE_LEVEL) / 2) ** (1 / n)
     low, high = (value + q * (bound - value) for bound in bounds)
 
-    def p_at(limit: float) -> float:
-        if abs(limit - value) < ROUNDING:
+    def p_at(hypothesis: float) -> float:
+        if abs(hypothesis - value) < ROUNDING:
             return 1.0
-        largest_change = abs(bounds[limit > value] - value)
+        largest_change = abs(bounds[hypothesis > value] - value)
         if not largest_change:
             return 0.0
-        return min(1.0, 2 * max(0.0, 1 - abs(limit - value) / largest_change) ** n)
+        return min(1.0, 2 * max(0.0, 1 - abs(hypothesis - value) / largest_change) ** n)
 
     return Estimate(value, low, high, sample, p_at=p_at)
 
@@ -118,18 +120,25 @@ def estimate_paired_ratio(a: Sequence[float], b: Sequence[float]) -> Estimate | 
     return student_estimate(ratio, stats.sem(logs), n - 1, sample, (math.log, math.exp))
 
 
-def correlate(x: Sequence[float], y: Sequence[float]) -> Estimate:
-    """Return Pearson's correlation of x and y over the points where both are finite."""
-    points = [(a, b) for a, b in zip(x, y, strict=True) if math.isfinite(a) and math.isfinite(b)]
+def correlate_with_h(h_values: Sequence[float], values: Sequence[float]) -> Estimate:
+    """Return Pearson's correlation of H and a metric over the runs where both are finite.
+
+    Args:
+        h_values: H of each run.
+        values: the metric of each run.
+    """
+    pairs = zip(h_values, values, strict=True)
+    points = [(h, value) for h, value in pairs if math.isfinite(h) and math.isfinite(value)]
     n = len(points)
     if n < 3:
-        return Estimate(None, reason=f"{n} runs with a value, but a correlation needs 3")
-    xs, ys = zip(*points, strict=True)
-    if len(set(xs)) == 1:
+        noun = "run" if n == 1 else "runs"
+        return Estimate(None, reason=f"{n} {noun} with a value, but a correlation needs 3")
+    finite_h, finite_values = zip(*points, strict=True)
+    if len(set(finite_h)) == 1:
         return Estimate(None, reason="all runs have the same H: no correlation")
-    if len(set(ys)) == 1:
+    if len(set(finite_values)) == 1:
         return Estimate(None, reason="all runs have the same value: no correlation")
-    r = float(stats.pearsonr(xs, ys).statistic)
+    r = float(stats.pearsonr(finite_h, finite_values).statistic)
     if not math.isfinite(r):
         return Estimate(None, reason="the values differ by less than rounding: no correlation")
     return estimate_correlation(r, n)
@@ -144,7 +153,7 @@ def estimate_correlation(r: float, n: int) -> Estimate:
     if n < 4:
         return Estimate(r, sample=sample)
     if abs(r) >= 1:
-        return Estimate(r, r, r, sample, p_at=lambda limit: float(limit == r))
+        return Estimate(r, r, r, sample, p_at=lambda hypothesis: float(hypothesis == r))
     return student_estimate(r, 1 / math.sqrt(n - 3), math.inf, sample, (math.atanh, math.tanh))
 
 

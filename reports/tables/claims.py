@@ -23,7 +23,7 @@ from reports.formats import Format
 from reports.report_data import BASELINE, BenchmarkRuns, ReportData
 from reports.statistics import estimates, pairs
 from reports.statistics.decisions import adjust_by_holm
-from reports.statistics.estimates import CONFIDENCE_LEVEL, Estimate, correlate
+from reports.statistics.estimates import CONFIDENCE_LEVEL, Estimate, correlate_with_h
 from reports.tables.columns import RATIO, RUNTIME, Column, list_accuracy_columns
 from reports.tables.intervals import Comparison
 from reports.tables.layout import build_table, single_group
@@ -242,7 +242,7 @@ class PaperClaim:
             estimate = estimates.estimate_mean(sweep[metric], pairs.SHARE_BOUNDS) or no_value
             show, paper_value = formats.percent, self.paper_value
         else:
-            estimate, show = correlate(sweep.H, sweep[metric]), formats.correlation
+            estimate, show = correlate_with_h(sweep.H, sweep[metric]), formats.correlation
             r = paper.get_correlation(runs.benchmark, metric)
             paper_value = r and r.value
         ordered = sweep.sort_values("H", kind="stable")

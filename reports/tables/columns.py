@@ -24,7 +24,7 @@ from reports.collect import explain_missing, get_result_path
 from reports.formats import Format
 from reports.report_data import UNRANKED_RUNTIME, ReportData
 from reports.statistics import pairs
-from reports.statistics.estimates import Estimate, correlate
+from reports.statistics.estimates import Estimate, correlate_with_h
 from reports.tables.layout import build_table
 from reports.tables.notes import collect_run_facts, collect_sft_facts, render_notes
 from reports.tables.table import (
@@ -193,7 +193,7 @@ class Column:
 
     def build_correlation_cell(self, runs: pd.DataFrame) -> Cell:
         """Return a cell with the correlation of H and this metric over the runs."""
-        r = correlate(runs["H"], runs[self.metric])
+        r = correlate_with_h(runs["H"], runs[self.metric])
         missing = explain_missing_runs(runs, [self.metric])
         if r.value is None:
             return Cell(MISSING, reason="; ".join(filter(None, (r.reason, missing))))

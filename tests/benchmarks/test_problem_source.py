@@ -23,7 +23,7 @@ GENERATED_SENTENCE = "Made problems in the format of {}, not the published ones.
 def make_spec(source: str = "embedded", **other_fields) -> PrepareSpec:
     sizes = {"train": 4, "test": 3, "demonstrations": 0}
     fields = {"benchmark": "math", "data_seed": 7, "source": source} | sizes | other_fields
-    return PrepareSpec(**fields).with_code()
+    return PrepareSpec(**fields).with_code_digest()
 
 
 @pytest.fixture
@@ -80,6 +80,13 @@ def test_the_digest_of_a_folder_does_not_depend_on_its_path(folder):
         f"MATH from the folder problems (SHA-256 {first.digest[:12]})."
     )
     assert first.label == "MATH (folder)"
+
+
+def test_a_folder_that_is_not_prepared_yet_is_named_without_a_digest(folder):
+    Path("problems").mkdir()
+    source = read_source("math", folder, "problems")
+    assert (source.label, source.digest) == ("MATH (folder)", "")
+    assert describe_sources([source]) == "MATH from the folder problems."
 
 
 def test_a_dataset_of_the_hub_is_named_with_its_revision(folder):

@@ -64,6 +64,15 @@ def test_no_generated_problem_accepts_a_constant_or_an_argument():
     assert not find_weak_tasks([exercise.problem for exercise in exercises], TIMEOUT, 2)
 
 
+def test_a_failing_reference_solution_is_reported(tmp_path, capsys):
+    path = tmp_path / "tasks.jsonl"
+    write_jsonl(path, [make_problem("1 / 0", [[1]], "broken")])
+    with pytest.raises(SystemExit) as exit_error:
+        main([str(path)])
+    assert exit_error.value.code == 2
+    assert "broken: the reference solution failed" in capsys.readouterr().err
+
+
 def test_a_missing_file_is_reported_with_its_source(tmp_path, capsys):
     with pytest.raises(SystemExit) as exit_error:
         main([str(tmp_path / "MbppPlus.jsonl.gz")])

@@ -55,7 +55,7 @@ def test_a_process_of_a_distributed_run_prints_the_same_line_and_status(
 ):
     job = SimpleNamespace(compute=SimpleNamespace(threads=1, device="cuda"))
     spec_type = SimpleNamespace(
-        model_validate_json=lambda text: SimpleNamespace(with_code=lambda: job)
+        model_validate_json=lambda text: SimpleNamespace(with_code_digest=lambda: job)
     )
     monkeypatch.setenv("LOCAL_RANK", "0")
     monkeypatch.setattr(train_process, "TrainSpec", spec_type)

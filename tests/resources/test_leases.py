@@ -1,5 +1,6 @@
 """Leases of cores, GPUs and folders: each is held by one process at a time."""
 
+import errno
 import os
 import platform
 import shutil
@@ -9,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from filelock import FileLock
+from filelock import FileLock, Timeout
 
 from rapid.artifacts.files import BadInput
 from rapid.resources.gpus import Gpu, select_gpus
@@ -209,3 +210,29 @@ def test_a_waiting_run_gets_the_folder_when_the_run_before_it_ends(tmp_path, mon
         assert is_held(folder / "lock")
     assert os.waitpid(holder, 0)[1] == 0
     assert os.read(reading, 1)
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (Timeout("lock"), r"/run: in use by another process\. Wait until it ends"),
+        (
+            PermissionError(errno.EACCES, "Permission denied"),
+            r"/run: its lock \S+/checkpoints/lock cannot be opened: Permission denied\. If another",
+        ),
+    ],
+    ids=["just-locked", "of-another-user"],
+)
+def test_a_lock_without_a_readable_owner_is_reported_with_advice(
+    tmp_path, monkeypatch, error, message
+):
+    """The error is simulated, because root may open the files of all users."""
+    (tmp_path / "run/checkpoints").mkdir(parents=True)
+    (tmp_path / "run/checkpoints/lock").touch()
+
+    def raise_error(*_, **__):
+        raise error
+
+    monkeypatch.setattr(FileLock, "acquire", raise_error)
+    with pytest.raises(BadInput, match=message), lock_folder(tmp_path / "run/checkpoints"):
+        pass

@@ -42,7 +42,7 @@ def test_a_core_that_another_process_uses_is_found():
 
 @pytest.mark.usefixtures("cores_in_use")
 def test_threads_sleep_while_they_wait_if_another_process_uses_their_cores(capsys):
-    wait_policy.choose_wait_policy([1, 2, 3], threads=2)
+    wait_policy.choose_thread_wait_policy([1, 2, 3], threads=2)
     assert os.environ["OMP_WAIT_POLICY"] == "passive"
     assert "other processes use core(s) 1, 3: threads of this job sleep" in capsys.readouterr().err
 
@@ -52,7 +52,7 @@ def test_a_core_that_is_busy_for_a_moment_counts_as_free(monkeypatch):
     """For example while another job starts, which has not leased its cores yet."""
     shares = iter([[100.0], [80.0], [0.0]])
     monkeypatch.setattr(wait_policy.psutil, "cpu_percent", lambda *_, **__: next(shares))
-    wait_policy.choose_wait_policy([0], threads=2)
+    wait_policy.choose_thread_wait_policy([0], threads=2)
     assert "OMP_WAIT_POLICY" not in os.environ
     assert next(shares, None) is None  # it was observed until it was free
 
@@ -60,7 +60,7 @@ def test_a_core_that_is_busy_for_a_moment_counts_as_free(monkeypatch):
 @pytest.mark.usefixtures("cores_in_use")
 @pytest.mark.parametrize(("cores", "threads"), [([0, 2], 2), ([1, 3], 1)])
 def test_nothing_changes_on_free_cores_or_with_one_thread(capsys, cores, threads):
-    wait_policy.choose_wait_policy(cores, threads)
+    wait_policy.choose_thread_wait_policy(cores, threads)
     assert "OMP_WAIT_POLICY" not in os.environ
     assert capsys.readouterr().err == ""
 
@@ -70,14 +70,14 @@ def test_nothing_changes_on_free_cores_or_with_one_thread(capsys, cores, threads
 def test_what_the_user_has_set_is_kept(monkeypatch, name):
     monkeypatch.setenv(name, "100")
     before = dict(os.environ)
-    wait_policy.choose_wait_policy([1], threads=2)
+    wait_policy.choose_thread_wait_policy([1], threads=2)
     assert dict(os.environ) == before
 
 
 @pytest.mark.usefixtures("cores_in_use")
 def test_nothing_is_set_after_torch_has_read_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", types.ModuleType("torch"))
-    wait_policy.choose_wait_policy([1], threads=2)
+    wait_policy.choose_thread_wait_policy([1], threads=2)
     assert "OMP_WAIT_POLICY" not in os.environ
 
 

@@ -1,4 +1,4 @@
-"""`rapid accept`, `verify` and `restore`: jobs, messages and files; a stub stands in for DVC."""
+"""`rapid accept`, `verify`, `reconcile`, `restore`: jobs, messages, files; a stub replaces DVC."""
 
 import json
 import subprocess
@@ -45,6 +45,14 @@ def test_accepted_jobs_are_listed_with_the_changed_code(default, capsys):
     assert "accepted: data/math" in printed.out
     assert "code has changed: rapid/stages/prepare.py" in printed.err
     assert "/rapid-H16,eta=1/" not in printed.out
+
+
+def test_reconcile_succeeds_where_verify_fails_and_discards_the_manifest(default, capsys):
+    params, job = [Path("params.yaml")], default.get_job("data/math")
+    assert (maintenance.verify(params), Path(job.manifest).is_file()) == (1, True)
+    findings = capsys.readouterr().out
+    assert (maintenance.reconcile(params), Path(job.manifest).is_file()) == (0, False)
+    assert capsys.readouterr().out == findings
 
 
 def test_accept_covers_started_studies(default, capsys):

@@ -118,7 +118,7 @@ def test_numbers_are_those_of_the_run(train, toy_model, messages, name):
     assert find_number("N completions of .* at once", block) == len(trainer.sampled[0])
     assert find_number("of N prompts .* at once", block) == prompts[0]
     assert {find_number("at most N in a step", block)} == {*steps}
-    assert find_number("tokens: N and the prompts", block) == 16 * 8
+    assert find_number("at most N tokens in a step besides the prompts", block) == 16 * 8
     epochs = "a stream" if name == "stream" else f"epochs: {trainer.state.epoch:.3g}"
     assert f"({epochs})" in block
 
@@ -208,6 +208,28 @@ def test_memory_is_what_weights_gradients_and_optimizer_hold(
     trainer.add_callback(Measure())
     trainer.train()
     assert held == [count_held_bytes(trainer)]
+
+
+@pytest.mark.parametrize(
+    ("uses_vllm", "uses_adam", "text"),
+    [
+        (False, True, "4.0 GB of 79.0 GB for weights, gradients and Adam's moments; activations "
+         "and buffers need further memory"),
+        (True, False, "4.0 GB of 79.0 GB for weights and gradients; activations and buffers need "
+         "further memory; vLLM may take 30% of the 79.0 GB"),
+    ],
+)  # fmt: skip
+def test_memory_of_a_gpu_is_shown_with_vllms_share(monkeypatch, uses_vllm, uses_adam, text):
+    monkeypatch.setattr(overview, "count_held_bytes", lambda _: 4_000_000_000)
+    monkeypatch.setattr(overview, "get_total_memory", lambda _: 79_000_000_000)
+    monkeypatch.setattr(overview, "uses_adam", lambda _: uses_adam)
+    trainer = SimpleNamespace(
+        _uses_deepspeed=False,
+        accelerator=SimpleNamespace(device=torch.device("cuda")),
+        use_vllm=uses_vllm,
+        args=SimpleNamespace(vllm_mode="colocate", vllm_gpu_memory_utilization=0.3),
+    )
+    assert overview.describe_memory(trainer) == text
 
 
 # Where values come from ---------------------------------------------------------------------------

@@ -99,7 +99,10 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error(f"{args.problems} does not exist. Download it from EvalPlus: {RELEASES}")
     except BadInput as error:
         parser.error(str(error))
-    weak = find_weak_tasks(list(problems.values()), args.timeout, os.cpu_count() or 1)
+    try:
+        weak = find_weak_tasks(list(problems.values()), args.timeout, os.cpu_count() or 1)
+    except BadInput as error:  # a reference solution fails
+        parser.error(str(error))
     for id, returned in weak.items():
         print(f"{id} {problems[id].entry_point}: {', '.join(returned)}")
     print(f"the tests of {len(weak)} of {len(problems)} tasks accept a constant or an argument")

@@ -243,7 +243,9 @@ def install_wasm(folder: Path) -> None:
             (install / "lean.js").write_text(patch_lean_js(source), encoding="utf-8")
             program = (package / "lean.wasm").read_bytes()
             (install / "lean.wasm").write_bytes(add_beginnings(program))
-        except (OSError, tarfile.TarError, PatchFailed) as error:
+        except PatchFailed as error:
+            raise LeanUnavailable(f"{PACKAGE} could not be patched: {error}. {ADVICE}") from error
+        except (OSError, tarfile.TarError) as error:
             raise LeanUnavailable(f"{PACKAGE} could not be unpacked: {error}. {ADVICE}") from error
         files = {str(p.relative_to(install)): p for p in sorted(install.rglob("*")) if p.is_file()}
         stamp = {"package": PACKAGE, "sha256": TARBALL_SHA256, "lean": LEAN_VERSION}

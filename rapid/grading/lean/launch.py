@@ -27,6 +27,7 @@ from rapid.grading.lean.install import (
 from rapid.grading.lean.native_sandbox import SandboxUnavailable, build_sandbox_command
 from rapid.grading.memory_cgroups import LimitedCommand, limit_memory
 
+# The author elaborates a proof and exports it; the judge has the kernel check the export.
 Role = Literal["author", "judge"]
 SCRIPTS = Path(__file__).resolve().with_name("wasm")
 ADVICE = (
@@ -123,14 +124,15 @@ def plan_native(backend: Backend, role: Role, unsafe: bool) -> Launch:
 def plan_wasm(backend: Backend, header: str, role: Role) -> Launch:
     """Return how to start the WebAssembly Lean in node.
 
-    Node may read only the installed Lean and the scripts. Only a judge may write, and only the
-    image of Lean's memory after the header, with which later processes start (`get_image_path`).
+    Node may read only the installed Lean, its images and the scripts. Only a judge may write, and
+    only the image of Lean's memory after this header, if there is none yet. Later processes start
+    with the image (`get_image_path`). The judge writes a scratch file, and renames it to the image.
     """
     image = get_image_path(backend, header)
     delete_if_damaged(image)
     scratch = image.with_suffix(f".{secrets.token_hex(8)}")
     may_write = role == "judge" and not image.exists()
-    writable = (f"--allow-fs-write={image.parent}",) if may_write else ()
+    writable = [f"--allow-fs-write={path}" for path in (image, scratch) if may_write]
     program = [
         find_node(),
         # Lean has 190,000 functions. A proof calls some thousand of them, most of them too rarely
@@ -152,7 +154,10 @@ def plan_wasm(backend: Backend, header: str, role: Role) -> Launch:
         str(image),
         str(scratch),
     ]
-    isolation = "WebAssembly: no file, no network, no process; node reads only its installation"
+    isolation = (
+        "WebAssembly: no access to files, network or processes; node may read only the installed "
+        "Lean and this package's scripts"
+    )
     program = limit_memory(program, limits.LEAN_WASM_MB, address_space=False)
     return Launch(program, {"PATH": os.defpath}, backend.folder, isolation, scratch)
 
@@ -171,7 +176,7 @@ def delete_if_damaged(image: Path) -> None:
 
 @cache
 def _is_intact(image: Path, *_: int) -> bool:
-    """Return whether an image has the SHA-256 in its first line.
+    """Return whether an image's first line is the SHA-256 of all that follows it.
 
     The other arguments are part of the cache's key: an unchanged file is read once in a process.
     """

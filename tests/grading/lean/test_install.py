@@ -210,8 +210,14 @@ def test_patching_removes_unused_exports():
 
 
 def test_a_script_without_exports_cannot_be_patched():
-    with pytest.raises(PatchFailed, match="no assignWasmExports"):
+    with pytest.raises(PatchFailed, match=r"lean\.js has no function assignWasmExports, which a"):
         patch_lean_js("var _a; first()")
+
+
+def test_a_failed_patch_is_reported_as_such(lean_package, monkeypatch):
+    monkeypatch.setattr(install, "patch_lean_js", lambda _: patch_lean_js("var _a; first()"))
+    with pytest.raises(LeanUnavailable, match=r"could not be patched: lean\.js has no function"):
+        ensure_lean()
 
 
 @pytest.mark.parametrize("patch", PATCHES, ids=lambda patch: patch.why[:40])

@@ -7,7 +7,7 @@ from scipy.stats import pearsonr, ttest_1samp, ttest_rel
 
 from reports.statistics.estimates import (
     Estimate,
-    correlate,
+    correlate_with_h,
     estimate_correlation,
     estimate_mean,
     estimate_paired_ratio,
@@ -35,28 +35,29 @@ def test_marks_best_and_runner_up_of_a_column(values, higher_is_better, expected
 
 
 def test_correlation_equals_the_value_by_hand_without_missing_runs():
-    # x - 2: -1, 0, 1; y - 2: 0, -1, 1 -> 1 / sqrt(2 * 2) = 0.5
-    result = correlate([1, 2, 3, 9], [2, 1, 3, NAN])
+    # H - 2: -1, 0, 1; value - 2: 0, -1, 1 -> 1 / sqrt(2 * 2) = 0.5
+    result = correlate_with_h([1, 2, 3, 9], [2, 1, 3, NAN])
     assert (result.value, result.sample) == (pytest.approx(0.5), "Pearson's r over n = 3 runs")
     assert (result.low, result.high) == (None, None)  # three points have no interval
 
 
 @pytest.mark.parametrize(
-    ("x", "y", "reason"),
+    ("h_values", "values", "reason"),
     [
+        ([1], [1], "1 run with a value, but a correlation needs 3"),
         ([1, 2], [1, 2], "2 runs with a value, but a correlation needs 3"),
         ([4, 4, 4], [1, 2, 3], "all runs have the same H: no correlation"),
         ([1, 2, 3], [0, 0, 0], "all runs have the same value: no correlation"),
     ],
 )
-def test_undefined_correlation_has_a_reason(x, y, reason):
-    assert correlate(x, y) == Estimate(None, reason=reason)
+def test_undefined_correlation_has_a_reason(h_values, values, reason):
+    assert correlate_with_h(h_values, values) == Estimate(None, reason=reason)
 
 
 @pytest.mark.parametrize("n", [4, 5])
 def test_interval_of_a_correlation_is_fishers(n):
     points = [1, 2, 3, 4, 5][:n], [2, 1, 4, 3, 5][:n]
-    result, expected = correlate(*points), pearsonr(*points).confidence_interval(0.95)
+    result, expected = correlate_with_h(*points), pearsonr(*points).confidence_interval(0.95)
     assert (result.low, result.high) == (pytest.approx(expected.low), pytest.approx(expected.high))
 
 

@@ -95,7 +95,7 @@ def drop_unused_exports(source: str) -> str:
     declaration = source.rfind("var ", 0, function)
     end = source.find("}", function)
     if min(function, declaration, end) < 0:
-        raise PatchFailed("no assignWasmExports in lean.js")
+        raise PatchFailed("lean.js has no function assignWasmExports, which a patch changes")
     names = source[declaration + len("var ") : function].rstrip(";").split(",")
     assignments = source[function + len(ASSIGN_EXPORTS) : end].split(";")
     before, after = source[:declaration], source[end:]
