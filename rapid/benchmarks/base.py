@@ -127,7 +127,7 @@ class Benchmark:
             problems: problems of the training run, at least one.
         """
         grader.grade(problems[0], "")
-        grader.reasons.clear()
+        grader.reasons.clear()  # the counts of verdicts by reason must not include this one
 
     def lend(self) -> Callable[[bool], None] | None:
         """Lend grader processes to the job that the fork server forks next.

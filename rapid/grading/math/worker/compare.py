@@ -99,7 +99,8 @@ def normalize_spelling(text: str) -> str:
     """Return a text in the spelling in which texts are compared.
 
     Quotes around words, spaces, a name before words (as in x = "red") and a full stop after a word
-    are removed. Texts with words are in lower case; texts of single letters keep their case.
+    are removed. Between digits a space becomes "_", so that 1 2 is not 12. Texts with words are in
+    lower case; texts of single letters keep their case.
     """
     text = re.sub(r'^[a-zA-Z] *= *(?=")|["`]|(?<=[a-z"])\.', "", text)
     text = re.sub(r"(?<=\d) +(?=\d)", "_", text.strip()).replace(" ", "")
@@ -137,7 +138,7 @@ def is_same_percent(
     """Return whether two answers are the same if one is a percentage and the other has no unit.
 
     If the question asks for percent, 30 is the same as 30%. Otherwise 0.3 is the same as 30%, if
-    the question is about a share such as a probability.
+    the question is about a share such as a probability, and asks for no form.
     """
     if asks_percent(question):
         return is_same(gold, answer, question)
