@@ -111,7 +111,7 @@ class Benchmark:
     def build_grader(
         self, timeout: float, workers: int = 1, permissions: GradingPermissions = NO_PERMISSIONS
     ) -> GraderPool:
-        """Build a grader of raw completions, which is used as a context manager.
+        """Build a grader of completions, which is used as a context manager.
 
         Args:
             timeout: seconds of wall-clock time for a verdict.

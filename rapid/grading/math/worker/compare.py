@@ -4,7 +4,8 @@ An answer is right if it has the value of the known answer, leaves no sum or fra
 computed, and has the form and the unit that the question asks for.
 Answers that `grammar.lark` cannot parse are compared as LaTeX text.
 
-In this folder, `gold` is the known answer, and a "unit" is a unit of measurement.
+In this folder, `gold` is the known answer, and a "unit" is one of measurement, or names things that
+are counted (units.py).
 """
 
 import contextlib
