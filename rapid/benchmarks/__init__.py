@@ -6,8 +6,7 @@ instance to `REGISTERED`. The subclass declares the record of a problem, the pro
 generates problems from a seed. Keys in params.yaml, jobs and columns in reports follow from the
 registry.
 
-A completion ends with the policy's end-of-text token. The text before that token goes to the grader
-unchanged.
+The grader gets the text of a completion unchanged, up to the policy's end-of-text token.
 """
 
 from rapid.benchmarks.base import Benchmark

@@ -111,7 +111,7 @@ class Benchmark:
     def build_grader(
         self, timeout: float, workers: int = 1, permissions: GradingPermissions = NO_PERMISSIONS
     ) -> GraderPool:
-        """Build a grader of raw completions, which is used as a context manager.
+        """Build a grader of completions, which is used as a context manager.
 
         Args:
             timeout: seconds of wall-clock time for a verdict.
@@ -127,7 +127,7 @@ class Benchmark:
             problems: problems of the training run, at least one.
         """
         grader.grade(problems[0], "")
-        grader.reasons.clear()
+        grader.reasons.clear()  # the counts of verdicts by reason must not include this one
 
     def lend(self) -> Callable[[bool], None] | None:
         """Lend grader processes to the job that the fork server forks next.

@@ -24,10 +24,10 @@ PARTS = {"train": "train", "valid": "train", "validation": "train", "test": "tes
 
 @dataclass
 class PublishedProblems:
-    """The problems of a source. `parts` has "train" and "test", or one part with any name."""
+    """The problems of a source, before they are selected."""
 
     source: str  # a path, or dataset@commit
-    parts: dict[str, list[Problem]] = field(default_factory=dict)
+    parts: dict[str, list[Problem]] = field(default_factory=dict)  # by name: see `PARTS`
     dropped: dict[str, str] = field(default_factory=dict)  # why problems were left out, by id
     renamed: dict[str, str] = field(default_factory=dict)  # id in the source, by new unique id
 

@@ -19,7 +19,7 @@ from rapid.artifacts.files import describe_first_error
 from rapid.benchmarks.mbpp_plus.record import CodeProblem
 from rapid.grading.grader import BadProblem
 
-MAX_PARSED = 1024  # size of the caches of parsed problems; the completions of a group share one
+MAX_PARSED = 1024  # parsed problems in a cache; the completions of a group have the same problem
 
 
 @dataclass(frozen=True)

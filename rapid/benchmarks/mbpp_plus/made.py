@@ -73,6 +73,7 @@ WORD_CHANGES = [
     Clause("the upper case", "upper", "w.upper()", "w"),
 ]
 
+# Results. In their code `found` is the list of the filtered and changed elements.
 LIST = Clause("list", "list", "found", "sorted(found)")
 COUNT = Clause("count, without repeats,", "count", "len(set(found))", "len(found)")
 SORT = Clause("sort", "sort", "sorted(found)", "found")
@@ -143,7 +144,7 @@ def _build_exercise(
 ) -> Exercise | None:
     """Build the exercise from its three clauses (filter, change, result) and its inputs.
 
-    Returns None if a mistake has no effect on these inputs, or if the example's output is empty.
+    Returns None if a mistake has no effect on these inputs, or the example's output is empty or 0.
     """
     name = "_".join(clause.name for clause in reversed(clauses) if clause.name)
     source = _write_source(name, domain, [clause.code for clause in clauses])

@@ -20,7 +20,8 @@ VARIABLES = ("n", "x", "a", "k")
 # Ranges of base and exponent of an equation's right side. The solutions, which a proof gives as
 # witnesses, are above 80,000.
 POWER = (30, 99), (4, 5)
-FAR = (20_000, 99_999)  # range of the distance to the element that a statement is about
+# Range of the distance to the element that a statement is about, in steps or in periods.
+FAR = (20_000, 99_999)
 
 
 class GeneratedTheorem(NamedTuple):

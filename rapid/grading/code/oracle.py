@@ -65,10 +65,10 @@ def compute_tolerances(expected: Sequence[Any], atol: float) -> list[float]:
     return tolerances
 
 
-def is_right(entry_point: str, inputs: list, output: Any, expected: Any, atol: float) -> bool:
-    """Return whether `output` is right for this call, with the absolute tolerance `atol`."""
+def is_right(entry_point: str, arguments: list, output: Any, expected: Any, atol: float) -> bool:
+    """Return whether the output of a call is right, with the absolute tolerance `atol`."""
     try:
-        if _is_equal_or_allowed(entry_point, inputs, output, expected, atol):
+        if _is_equal_or_allowed(entry_point, arguments, output, expected, atol):
             return True
         if atol == 0 or type(output) is not type(expected):
             return False
@@ -96,7 +96,7 @@ def _is_close(output: Any, expected: Any, atol: float) -> bool:
 
 
 def _is_equal_or_allowed(
-    entry_point: str, inputs: list, output: Any, expected: Any, atol: float
+    entry_point: str, arguments: list, output: Any, expected: Any, atol: float
 ) -> bool:
     """Return whether an output equals the expected one, or a rule for its task allows it."""
     if isinstance(expected, encoding.Digest):  # sent in place of a long list: see `encoding`
@@ -112,14 +112,14 @@ def _is_equal_or_allowed(
     # In the examples of the next two tasks "all divisors" excludes the number itself, in their
     # reference solutions it includes the number. Both readings are right.
     if entry_point == "are_equivalent":  # Mbpp/164
-        first, second = map(_proper_divisors_sum, inputs)
+        first, second = map(_proper_divisors_sum, arguments)
         return output == (first == second)
     if entry_point == "sum_div":  # Mbpp/295
-        return output == _proper_divisors_sum(*inputs)
+        return output == _proper_divisors_sum(*arguments)
     if entry_point == "surface_Area":  # Mbpp/581: "height" can be read in two ways
-        return abs(output - special._surface_Area(*inputs)) <= atol
+        return abs(output - special._surface_Area(*arguments)) <= atol
     if entry_point == "digit_distance_nums":  # Mbpp/558: digits are aligned on the right or left
-        return output == special._digit_distance_nums(*inputs)
+        return output == special._digit_distance_nums(*arguments)
     return False
 
 

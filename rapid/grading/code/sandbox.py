@@ -46,9 +46,9 @@ log = logging.getLogger(__name__)
 LAYERS = ("bwrap", "namespaces", "filters")  # strongest first
 UNSAFE_LAYER = "limits"
 
-# How a job ended: `receive` (see `Sandbox.run`) returned False; the child ended; the time was up; a
-# line was too long.
-STOPPED, ENDED, TIMED_OUT, FLOODED = "stopped", "ended", "timed out", "flooded"
+# How a job ended. STOPPED: `receive` (see `Sandbox.run`) returned False.
+STOPPED, ENDED, TIMED_OUT = "stopped", "the process ended", "timed out"
+FLOODED = "a line of output was too long"
 
 # A command prefix that moves the socket to the grader from standard input to file descriptor 3.
 # bubblewrap's processes keep copies of descriptors 0 to 2, and a completion may be able to reach
@@ -87,7 +87,7 @@ ADVICE = (
 
 
 class SandboxError(GraderDied):
-    """No layer of the sandbox works on this machine."""
+    """The sandbox, or one layer of it, does not work on this machine."""
 
 
 def encode_job(
@@ -113,7 +113,7 @@ class Sandbox:
     """A runner in a layer. A context manager; safe to share between threads, which take turns.
 
     Args:
-        memory_mb: address space of one job in 1e6 bytes, about 30 of which Python itself takes.
+        memory_mb: address space of one job in MB (1e6 bytes). Python itself takes about 30 MB.
         layer: one of `LAYERS`; None for the strongest layer that works on this machine.
         guarded: whether the guard in Python (`runner.isolation.install_guard`) is on, which raises
             an exception for forbidden actions.
@@ -238,7 +238,8 @@ class Sandbox:
         """Start a runner in `self.layer`, or in the first layer that works."""
         failures = []
         layers = (*LAYERS, UNSAFE_LAYER) if self.unsafe else LAYERS
-        # Without `unsafe` the set is empty for UNSAFE_LAYER, and the error below is raised.
+        if self.layer not in (None, *layers):
+            failures.append(f"{self.layer}: not one of the layers {', '.join(layers)}")
         for layer in layers if self.layer is None else {self.layer}.intersection(layers):
             try:
                 self._launch(layer)
@@ -254,7 +255,7 @@ class Sandbox:
         )
 
     def _launch(self, layer: str) -> None:
-        """Start a runner in this layer. If that fails, raise SandboxError with its last message."""
+        """Start a runner in this layer, or raise SandboxError with the last line it has printed."""
         with tempfile.TemporaryFile() as errors:
             self._runner = Worker(
                 limit_memory(_build_command(layer), self.memory_mb + limits.CODE_RUNNER_MB),

@@ -138,7 +138,7 @@ class MathGrader:
         return reply
 
     def _start(self) -> None:
-        # Checked here to raise a clear error: the worker has no way to report a missing package.
+        # Checked here to raise a clear error: the worker could only print that one is missing.
         for package in ("lark", "sympy"):
             if find_spec(package) is None:
                 raise ModuleNotFoundError(f"No module named '{package}'", name=package)

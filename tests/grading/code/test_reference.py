@@ -138,8 +138,9 @@ def test_a_completion_as_slow_as_a_slow_reference_passes(grader, double):
 )
 def test_a_failing_reference_is_an_error_every_time(grader, double, solution):
     bad = double.model_copy(update={"canonical_solution": solution})
+    message = "double: the reference solution failed: (crashed|unparsable|the process ended)$"
     for _ in range(2):
-        with pytest.raises(BadProblem, match="double: the reference solution"):
+        with pytest.raises(BadProblem, match=message):
             grader.grade(bad, "def f(x): return 1")
     assert grader.grade(double, double.canonical_solution).reason == verdicts.PASSED
 

@@ -267,7 +267,8 @@ def test_the_description_of_isolation_depends_on_the_layer(sandbox, layer):
 
 
 def test_resource_limits_alone_need_the_unsafe_flag():
-    with pytest.raises(SandboxError, match="--unsafe-sandbox"), Sandbox(layer="limits"):
+    message = r"\(limits: not one of the layers bwrap, .*--unsafe-sandbox"
+    with pytest.raises(SandboxError, match=message), Sandbox(layer="limits"):
         pass
     with Sandbox(layer="limits", unsafe=True) as sandbox:
         assert "NOT ISOLATED" in sandbox.describe_isolation()

@@ -2,5 +2,5 @@
 
 It is a program of its own, started by `python rapid/grading/code/runner`, and needs only the
 standard library. The grader imports two of its modules, `encoding` and `packages`, and
-`lean/native_sandbox.py` imports `bpf`. Nothing in this folder sees an expected output.
+`lean/native_sandbox.py` imports `bpf`. A process that runs a completion sees no expected output.
 """

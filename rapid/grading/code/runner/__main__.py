@@ -14,9 +14,9 @@ something goes wrong it sends {"reason": ...}, a reason of a verdict, as its las
 
 SETTINGS is a JSON object. A completion can read the files in `paths`, except for the folders in
 `hidden`. In these folders it can read only `importable`, the packages that completions may import.
-`resources` has limits for the process of a completion, by the names of RLIMITs. If `layer` is
-"namespaces", the runner makes the namespaces; in the layer "bwrap" it is in them already, and in
-the other layers there are none.
+`resources` has limits for the process of a completion, by the names of RLIMITs. `layer` is one of
+those that `sandbox` describes. In the layer "namespaces" the runner puts itself into namespaces; in
+the layer "bwrap" it is in them already, and in the other layers there are none.
 """
 
 import contextlib
@@ -105,7 +105,7 @@ class Confinement:
     resources: dict[str, int]  # limits, by the names of RLIMITs
     user: int | None  # id of the user to run as; None for the runner's user
     filters: list[filters.FileFilter | filters.SystemCallFilter]
-    guarded: bool  # whether the guard in Python is on
+    guarded: bool  # whether the guard in Python (`isolation.install_guard`) is on
     importable: list[str]  # paths of packages, which the guard allows to be read
 
 

@@ -1,14 +1,16 @@
 """Encodes the data between grader and sandbox: requests, replies, and Python values as JSON.
 
-Values of JSON's types are written as they are (integers within 64 bits, floats with NaN and
-infinities). A value of another type is an object with one key, the name of the type.
+None, booleans, strings, lists, floats (also NaN and infinities) and integers within 64 bits are
+written as they are. Any other value, such as a dict, is an object with one key, the name of its
+type.
 
 - An instance of a subclass is sent as a value of the plain type that it extends. So a completion
   cannot send an object with an `__eq__` of its own.
 - A fraction, a decimal or a scalar of numpy is sent as the number that it equals, if there is one.
 - Every other object is decoded as an `Opaque`, which equals nothing.
-- A list or tuple with more than `MAX_ENCODED_ITEMS` items, counting also the items of the lists and
-  tuples in it, is sent as a `Digest`. To encode each item would take a minute and gigabytes.
+- An output that is a list or tuple with more than `MAX_ENCODED_ITEMS` items, counting also the
+  items of the lists and tuples in it, is sent as a `Digest`, if it can have one
+  (`compute_digest`). To encode each item would take a minute and gigabytes.
 
 Pickle is not used: decoding data from hostile code runs no code.
 """
@@ -44,13 +46,13 @@ class Opaque:
 
 @dataclass(frozen=True)
 class Digest:
-    """Stands for a long list or tuple. Digests are equal if the items' values and types are."""
+    """Stands for a long list or tuple. Digests are equal if all values and types in these are."""
 
     blake2: str
 
 
 # Types that may be in a digest. Not float, since floats are compared with a tolerance; not dict,
-# since the bytes of equal dicts depend on the order of their items.
+# since the bytes of equal dicts depend on the order of their items (of sets, marshal sorts them).
 _DIGESTIBLE_TYPES = {type(None), bool, int, str, bytes, list, tuple, set, frozenset}
 _NESTABLE_TYPES = {list, tuple, set, frozenset}
 _MAX_DEPTH = 20  # levels of nesting that are looked at for a digest

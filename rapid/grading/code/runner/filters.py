@@ -3,7 +3,7 @@
 - `SystemCallFilter` (seccomp) allows the system calls that Python needs to compute, and refuses all
   others, such as those for processes, signals, sockets, shared memory, resource limits, mounts, and
   for opening files to write.
-- `FileFilter` (Landlock) refuses reading any file except those of Python.
+- `FileFilter` (Landlock) refuses all access to files, except for reading those of Python.
 
 `rapid.grading.code.sandbox` lists the ways to isolate completions, called layers. The layers
 "bwrap" (bubblewrap) and "namespaces" use namespaces of the kernel, and these filters are a second
@@ -25,7 +25,8 @@ WRITE_FLAGS = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC  # flags of open
 
 OPENAT = (257, 56)  # numbers of openat on x86_64 and aarch64; allowed for reading only
 
-# All other allowed calls: name, number on x86_64, number on aarch64 ("-" if it has no such call).
+# All other allowed calls. After the name of a group come its calls, each with its number on x86_64
+# and its number on aarch64 ("-" if aarch64 has no such call).
 _ALLOWED = """
 memory              brk 12 214, mmap 9 222, munmap 11 215, mremap 25 216, mprotect 10 226,
                     madvise 28 233, futex 202 98,

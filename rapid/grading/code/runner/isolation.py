@@ -1,8 +1,9 @@
 """Isolates the runner from the machine, and each completion from the runner and other completions.
 
-1. At its start the runner isolates itself (`enter_namespaces`, unless bubblewrap has done so): it
-   enters namespaces that have no network, no processes of the host, and no files but those of
-   Python, read-only.
+1. If its layer is "namespaces" (`rapid.grading.code.sandbox` lists the layers), the runner isolates
+   itself at its start: it enters namespaces that have no network, no processes of the host, and no
+   files but those of Python, read-only (`enter_namespaces`). In the layer "bwrap", bubblewrap has
+   started it in such namespaces. In the other layers there are none.
 2. Each completion runs in a child: in a process and IPC namespace of its own if the kernel allows
    that (`NamespaceForker`), as a user without rights (`drop_rights`), with limits
    (`limit_resources`) and filters in the kernel (`filters`).

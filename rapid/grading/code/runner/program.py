@@ -87,7 +87,7 @@ class Statement:
         return self.is_import or isinstance(self.node, (*_FUNCTIONS, ast.ClassDef))
 
     def defines(self, name: str) -> bool:
-        """Return whether the statement binds this name, other than by an import."""
+        """Return whether the statement or code nested in it binds this name, except by import."""
         return not self.is_import and name in self.bound | self.rebound
 
     def binds(self, name: str) -> bool:
@@ -113,7 +113,8 @@ def find_program(completion: str, name: str) -> list[Part]:
     2. A piece ends at the line where Python cannot parse any further.
     3. Imports and definitions that the piece needs and does not have are taken from other pieces.
     4. Other statements are kept only if they may change what the function uses. Statements after
-       the function's definition may fail, since they may be the model's own tests.
+       the function's definition may fail, since they may be the model's own tests. Statements from
+       other pieces may fail too.
 
     If no piece defines or imports the function, the last block is returned; without blocks, the
     whole completion if it can be parsed. There are no parts if the completion holds only blank
@@ -143,7 +144,7 @@ def find_program(completion: str, name: str) -> list[Part]:
     if blocks or is_whole:
         return [Part(statement.code, True) for statement in (blocks or passages)[-1]]
     if not all(_FENCE.fullmatch(line) for line in lines if re.match(r"\s*[^\s#]", line)):
-        raise SyntaxError("no line can be parsed")
+        raise SyntaxError("there is no block, and the text cannot be parsed as a whole")
     return []
 
 
@@ -227,7 +228,7 @@ def _starts_at_margin(line: str) -> bool:
 
 
 def _compile(nodes: list[ast.stmt]) -> Piece:
-    """Compile statements; leave out those that cannot be compiled, as `return` at top level."""
+    """Compile statements, without those that cannot be compiled, such as `return` at top level."""
     flags = 0
     for node in nodes:
         if isinstance(node, ast.ImportFrom) and node.module == "__future__":
@@ -302,7 +303,8 @@ def _select_parts(
         else:
             is_selected = reached & changed or statement in setting_statements
         if is_selected:
-            # A statement that uses the function without binding it may be the model's own test.
+            # The piece's own statements up to the definition must succeed, except for one that uses
+            # the function without binding it: it may be the model's own test.
             must_succeed = 0 <= index <= defined_at and name not in reached - bound
             parts.append(Part(statement.code, must_succeed))
     return parts

@@ -47,7 +47,7 @@ def main() -> None:
     with contextlib.suppress(ConnectionError), socket.socket(fileno=0) as connection:
         for line in connection.makefile():
             is_new_grader = line == "\n"
-            # Between requests the child sends nothing, so a readable link means that it has ended.
+            # Between requests the child sends nothing, so if its link is readable, it has ended.
             if child and (is_new_grader or select.select([child.link], [], [], 0)[0]):
                 child.end()
                 child = None
@@ -73,6 +73,9 @@ class Child:
     Args:
         connection: the worker's socket to the grader, which the child closes.
         memory: the child's address space in bytes.
+
+    Attributes:
+        link: the worker's socket to the child.
     """
 
     def __init__(self, connection: socket.socket, memory: int):

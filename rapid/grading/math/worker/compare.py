@@ -4,7 +4,8 @@ An answer is right if it has the value of the known answer, leaves no sum or fra
 computed, and has the form and the unit that the question asks for.
 Answers that `grammar.lark` cannot parse are compared as LaTeX text.
 
-In this folder, `gold` is the known answer, and a "unit" is a unit of measurement.
+In this folder, `gold` is the known answer, and a "unit" is one of measurement, or names things that
+are counted (units.py).
 """
 
 import contextlib
@@ -99,7 +100,8 @@ def normalize_spelling(text: str) -> str:
     """Return a text in the spelling in which texts are compared.
 
     Quotes around words, spaces, a name before words (as in x = "red") and a full stop after a word
-    are removed. Texts with words are in lower case; texts of single letters keep their case.
+    are removed. Between digits a space becomes "_", so that 1 2 is not 12. Texts with words are in
+    lower case; texts of single letters keep their case.
     """
     text = re.sub(r'^[a-zA-Z] *= *(?=")|["`]|(?<=[a-z"])\.', "", text)
     text = re.sub(r"(?<=\d) +(?=\d)", "_", text.strip()).replace(" ", "")
@@ -137,7 +139,7 @@ def is_same_percent(
     """Return whether two answers are the same if one is a percentage and the other has no unit.
 
     If the question asks for percent, 30 is the same as 30%. Otherwise 0.3 is the same as 30%, if
-    the question is about a share such as a probability.
+    the question is about a share such as a probability, and asks for no form.
     """
     if asks_percent(question):
         return is_same(gold, answer, question)

@@ -174,6 +174,7 @@ def find_unevaluated_in_power(base: Formula, exponent: Formula) -> Iterator[str]
 def find_unevaluated_in_product(formula: Formula) -> Iterator[str]:
     """Yield what a product or fraction leaves unevaluated: factors to multiply or cancel."""
     dividends, divisors, dividend_number, divisor_number = split_quotient(formula)
+    # `other_side` is what a single 0 or 1 is divided by: 1/x needs its 1, but x/1 does not.
     for same_side, other_side in ((dividends, divisors), (divisors, [])):
         bases = [get_power_base(factor) for factor in same_side if not number_style(factor)]
         numbers = [

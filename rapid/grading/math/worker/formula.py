@@ -61,8 +61,8 @@ def factors(formula: Formula, keeps_fractions: bool = False) -> list[tuple[int, 
     """Return the factors of a product or fraction, each with its exponent: 1, or -1 for a divisor.
 
     Args:
-        keeps_fractions: whether the formula is one factor if it is a fraction of integers, such as
-            1/2. Such a fraction inside the formula is always one factor.
+        keeps_fractions: whether the formula is one factor if it is a \\frac of integers. Such a
+            fraction inside the formula is always one factor.
     """
     formula_kind = kind(formula)
     if formula_kind not in PRODUCT_KINDS or (keeps_fractions and is_fraction(formula)):
@@ -88,7 +88,7 @@ def split_mixed_number(number: Token) -> tuple[Expr, Expr]:
 
 
 def is_fraction(formula: Formula) -> bool:
-    """Return whether a formula is a fraction of two integers without signs."""
+    """Return whether a formula is a \\frac of two integers without signs; 1/2 is a "product"."""
     return kind(formula) == "fraction" and all(map(is_integer, formula.children))
 
 

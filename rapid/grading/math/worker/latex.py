@@ -86,7 +86,7 @@ TOKEN = re.compile(r"\\[a-zA-Z]+|\\.|\"[a-z]+\"|.", re.DOTALL)
 ARGUMENT_COUNTS = {  # numbers of arguments of commands
     "\\frac": 2, "\\binom": 2, "\\root": 2, "\\sqrt": 1, "\\overline": 1, "^": 1, "_": 1,
 }  # fmt: skip
-# A bar (|) opens an absolute value if it follows one of these tokens.
+# A bar (|) opens an absolute value if it follows one of these tokens or if no bar is open.
 BEFORE_OPENING_BAR = frozenset("+-=<>({[,*/&") | {
     "", "\\{", "\\lvert", "\\leq", "\\geq", "\\cdot", "\\times", "\\pm",
 }  # fmt: skip

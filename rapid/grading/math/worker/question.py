@@ -1,4 +1,4 @@
-"""Reads a question: the form and the base that it asks for, and the formulas that it contains."""
+"""Reads a question: the form and the number base that it asks for, and the formulas in it."""
 
 import contextlib
 import functools

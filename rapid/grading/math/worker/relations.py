@@ -125,8 +125,8 @@ def is_form_allowed(gold: Formula, answer: Formula, question: str) -> bool:
 
     - If the question asks for a shape, the answer must have the shape of the known answer, and no
       arithmetic that is left to be done.
-    - If the question asks for any form, or the answer is factored, the answer must be in simplest
-      form if the known answer is.
+    - If the question asks for a shape or for the simplest form, or the answer is factored, the
+      answer must be in simplest form if the known answer is.
     - A formula that is neither expanded nor factored is allowed only if the known answer is one
       and the question asks for no shape.
     - An answer must not only repeat the question: if the question contains an expression of the

@@ -54,7 +54,11 @@ def replace_plus_minus(formula: Formula, plus: str, minus: str) -> Formula:
 
 
 def to_interval(chain: Tree) -> Formula:
-    """Return the interval that 2 <= x < 5 or x > 2 describes; return other relations unchanged."""
+    """Return the values that a chain allows for its name; return any other chain unchanged.
+
+    These are an interval for 2 <= x < 5 or x > 2, the right side for x \\in (1, 2), and a union of
+    intervals for x \\neq 3.
+    """
     sides, relations = operands(chain), [str(part) for part in chain.children[1::2]]
     if relations == ["\\in"]:
         is_set = kind(sides[1]) in COLLECTION_KINDS or sides[1] == "\\reals"

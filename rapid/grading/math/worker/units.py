@@ -1,7 +1,8 @@
-"""Units of measurement: in answers, and those that a question asks for or mentions.
+"""Units: in answers, and those that a question asks for or mentions.
 
-A unit is a set of names with exponents: square feet per hour is {("ft", 2), ("h", -1)}. In answers
-`clean_latex` has put the words of \\text{} in double quotes.
+A unit is one of measurement, or names things that are counted, such as apples. It is a set of names
+with exponents: square feet per hour is {("ft", 2), ("h", -1)}. In answers `clean_latex` has put the
+words of \\text{} in double quotes.
 """
 
 import itertools
@@ -11,8 +12,8 @@ from typing import NamedTuple
 
 Unit = frozenset[tuple[str, int]]
 
-# Measures and their other names. Any other word is a unit if the question asks "how many" of it,
-# as in "how many apples".
+# Measures (units of measurement) and their other names. Any other word is a unit if the question
+# asks "how many" of it, as in "how many apples".
 MEASURES = {
     "mm": "millimeter millimetre", "cm": "centimeter centimetre", "m": "meter metre",
     "km": "kilometer kilometre", "in": "inch", "ft": "foot feet", "yd": "yard", "mi": "mile",
