@@ -133,7 +133,7 @@ def _find_invalid_values(config) -> Iterator[str]:
 
 
 def _describe_invalid_values(error: ValidationError) -> Iterator[str]:
-    """Yield a message for each invalid value. Some errors are about several, and have no key."""
+    """Yield a message for each error. An error about several values together has no key."""
     for details in error.errors():
         key = ".".join(map(str, details["loc"]))
         message = details["msg"].removeprefix("Value error, ")

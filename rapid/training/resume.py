@@ -67,6 +67,7 @@ def prepare_checkpoint_dir(folder: Path, spec: Spec, inputs: dict[str, str], mai
 
     Args:
         folder: checkpoints/ in the run's folder.
+        spec: the run's parameters, and the digest of its code.
         inputs: the SHA-256 of each file that the run reads.
         main: whether this is the process that writes files.
     """

@@ -12,7 +12,7 @@ Differences from the paper and from TRL's GRPOTrainer:
    single completions.
 3. The loss is a pure function of `rapid.algorithms`, which takes raw rewards, not TRL's advantages.
    Objective "trl" uses GRPOTrainer's own loss in this loop.
-4. The number of micro-batches of a step is not fixed as in TRL. Groups whose gradient is zero are
+4. TRL runs the same number of micro-batches in each step. Here groups whose gradient is zero are
    skipped, and each micro-batch is only as wide as its longest prompt and completion.
 5. Every process has the whole inference batch, and the processes divide the groups to be run. With
    TRL each process trains on the completions that it sampled.
@@ -151,9 +151,11 @@ class RapidTrainer(GradientTrainer):
         return loss
 
     def has_pending_steps(self):
+        """Return whether optimizer steps are left on the present inference batch."""
         return bool(self._pending_steps)
 
     def get_loop_state(self):
+        """Return the state that `ResumableTrainer` saves with a checkpoint."""
         limit = self.micro_batch_limit
         return {
             "spares": self._resampled_prompts,
@@ -165,6 +167,7 @@ class RapidTrainer(GradientTrainer):
         }
 
     def load_loop_state(self, state):
+        """Restore the return value of `get_loop_state`; {} resets the state for a new run."""
         self._pending_steps = []
         self._resampled_prompts, self.last_pass = state.get("spares", 0), state.get("last_pass")
         limit = state.get("micro_batch_limit")
