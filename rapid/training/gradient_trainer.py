@@ -162,7 +162,7 @@ class GradientTrainer(SamplingTrainer):
         group_size = self._rows_per_prompt(limit, width)
         is_run = mini_batch["graded"][::group_size]  # (K,), for each group
         if args.uses_trl_loss:
-            is_run = is_run | True  # as in GRPOTrainer, which trains on all groups
+            is_run = is_run | True  # GRPOTrainer's loss skips ungraded completions, no groups
         elif args.skip_zero_groups and not args.algorithm.scales_steps:  # else all graded groups
             is_run = is_run & args.algorithm.find_groups_with_gradient(
                 mini_batch["rewards"], group_size, args.settings, on_policy=self._is_on_policy(step)

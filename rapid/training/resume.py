@@ -5,7 +5,8 @@ Until a run has ended, its folder has a subfolder checkpoints/ with
 1. `lock`, a file lock that the training process holds (`rapid.resources.leases`);
 2. a folder named by a digest of everything that the run's result depends on, so that a changed run
    does not resume from it. It contains Trainer's last two checkpoints, attempt.json (how often the
-   run was interrupted), and progress.jsonl (a line per step, for `rapid watch`).
+   run was interrupted), progress.jsonl (a line per step, for `rapid watch`), and, with
+   `precision: auto`, the file `precision` with the precision that was chosen.
 """
 
 import hashlib

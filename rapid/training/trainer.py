@@ -64,9 +64,10 @@ class RapidTrainer(GradientTrainer):
     A `GRPOConfig` is accepted too, and its batch sizes determine n_step and H: see `RapidConfig`.
 
     The reward of a completion is the weighted sum of the reward functions. If all of them return
-    None for a completion, its whole group is excluded from gradient and metrics, but still counts
-    in the divisor N_step. Policies are text models. A completion may have several turns, with tools
-    or an environment. The policy reads the texts of these, but is not trained on them.
+    None for a completion, its whole group is excluded from the gradient and from metrics of
+    rewards, but still counts in the divisor N_step. With objective "trl" only the completion is
+    excluded, as in GRPOTrainer. Policies are text models. A completion may have several turns, with
+    tools or an environment. The policy reads the texts of these, but is not trained on them.
 
     Attributes:
         last_pass: the optimizer step of the last forward and backward pass, its micro-batch, and
