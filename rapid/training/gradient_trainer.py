@@ -36,6 +36,8 @@ logger = logging.getLogger(__name__)
 class GradientTrainer(SamplingTrainer):
     """A trainer that computes the gradient of a mini-batch in micro-batches.
 
+    `MicroBatchTrainer` runs each micro-batch, and halves their size when memory runs out.
+
     Attributes:
         micro_batch_limit: the limit that trial passes found with token_budget="auto", else None.
         prompt_sharing: whether training computes a prompt once for its group.
@@ -45,8 +47,8 @@ class GradientTrainer(SamplingTrainer):
         super().__init__(*arguments, **named)
         self.micro_batch_limit: MicroBatchLimit | None = None
         self.prompt_sharing = PromptSharing(self.args, self.accelerator)
-        # The mini-batches of the remaining optimizer steps: Z_h, ..., Z_H, then again Z_1, ..., Z_H
-        # for each further repetition that `reuse` asks for.
+        # The mini-batches of the optimizer steps that are left on an inference batch. With `reuse`
+        # each mini-batch is listed several times: Z_0, ..., Z_(H-1), then again Z_0, ..., Z_(H-1).
         self._pending_steps: list[Batch] = []
         # Means of the objective's metrics, over completions or tokens (`Algorithm.metrics_over`),
         # and of metrics that are always means over tokens.

@@ -140,7 +140,7 @@ class RapidTrainer(GradientTrainer):
                     self._check_inference_batch(Z)
                     self._find_micro_batch_limit(Z)
                     self._batch_tokens = batches.loss_mask(Z).sum()
-                    mini_batches = batches.split_mini_batches(Z, self.args.H)  # Z_1, ..., Z_H
+                    mini_batches = batches.split_mini_batches(Z, self.args.H)  # Z_0, ..., Z_(H-1)
                 with self.clock.phase("backpropagation"):
                     self._choose_prompt_sharing(mini_batches)
                     self._pending_steps = self._prepare_steps(mini_batches)  # mu <- pi
