@@ -22,7 +22,7 @@ VLLM_RATIO_COLUMN = "importance_sampling_ratio"
 class RecentRows(torch.utils.data.Dataset):
     """A dataset that caches its last `count` rows.
 
-    transformers' Trainer reads the rows of an inference batch again in each of its steps.
+    transformers' Trainer reads the rows of an inference batch again in each step on this batch.
     """
 
     def __init__(self, dataset, count: int):
@@ -67,8 +67,8 @@ def select_rows(batch: Batch, index: slice | Tensor) -> Batch:
 def split_mini_batches(batch: Batch, steps: int) -> list[Batch]:
     """Split an inference batch into `steps` mini-batches of consecutive rows.
 
-    As in Algorithm 1 of the paper, a mini-batch is a random sample: prompts are in random order.
-    Its column `row`, (N_step,), numbers its rows: 0, ..., N_step - 1.
+    Prompts are in random order already, so that a mini-batch is a random sample. Its column `row`,
+    (N_step,), numbers its rows: 0, ..., N_step - 1.
     """
     size = len(batch["completion_ids"]) // steps
     row = torch.arange(size, device=batch["completion_ids"].device)

@@ -14,7 +14,7 @@ from rapid.training.usage import read_waited_seconds
 def read_synchronized_seconds() -> float:
     """Wait until all kernels on the GPU have ended; return the seconds of a monotonic clock."""
     if torch.cuda.is_available():
-        torch.cuda.synchronize()  # so that a kernel's time counts to the phase that launched it
+        torch.cuda.synchronize()  # so that a kernel's time is counted in the phase that launched it
     return time.perf_counter()
 
 

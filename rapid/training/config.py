@@ -80,7 +80,8 @@ class RapidConfig(GRPOConfig):
         "Name of an RL algorithm in `rapid.algorithms`, or "
         '"trl" for GRPOTrainer\'s own loss with all its settings. None means rapid. But if a '
         "setting of GRPOTrainer's loss is passed, even with TRL's default value, None means trl, "
-        "and a warning is logged.",
+        "and a warning is logged. Values with which rapid trains anyway, such as "
+        'scale_rewards="none", do not count.',
     )
     parameters: dict = field(
         default_factory=dict,

@@ -96,7 +96,7 @@ def find_contradictions(config, processes: int) -> Iterator[str]:
         yield (
             "mask_truncated_completions=True: masked completions have no importance "
             f"weight, but the baseline of objective='{config.objective}' multiplies every reward "
-            f"by a weight; set {_describe_single_step(config)}, or leave it unset"
+            f"by a weight; leave it unset, or set {_describe_single_step(config)}"
         )
     # A loss function with the argument `limit` divides by max_completion_length.
     loss = getattr(config.algorithm, "loss_function", None)
@@ -105,7 +105,7 @@ def find_contradictions(config, processes: int) -> Iterator[str]:
     yield from _find_settings_of_other_objectives(config)
     if config.H * config.n_step % processes:
         yield (
-            f"n_step={config.n_step}, H={config.H}: {processes} process(es) cannot share "
+            f"n_step={config.n_step}, H={config.H}: {processes} processes cannot share "
             f"H * n_step completions evenly; make H * n_step a multiple of {processes}"
         )
     yield from find_size_contradictions(config, processes)
@@ -133,7 +133,7 @@ def _find_invalid_values(config) -> Iterator[str]:
 
 
 def _describe_invalid_values(error: ValidationError) -> Iterator[str]:
-    """Yield a message for each invalid value. Some errors are about several, and have no key."""
+    """Yield a message for each error. An error about several values together has no key."""
     for details in error.errors():
         key = ".".join(map(str, details["loc"]))
         message = details["msg"].removeprefix("Value error, ")

@@ -112,7 +112,7 @@ class Decoder:
         needs_mask = bool((mask == 0).any()) or not is_rotary(model)
         rows = torch.arange(count, device=input_ids.device)  # (n,), rows in the model's batch
         mask = torch.cat([mask, mask.new_ones(count, limit)], dim=1)
-        logp_sum = logits.new_zeros(())  # over all drawn tokens: NaN if any of them is
+        logp_sum = logits.new_zeros(())  # of all drawn tokens: NaN if log pi of any of them is NaN
         is_running = torch.ones_like(rows, dtype=torch.bool)  # (n,), completions not ended
         temperature = generation_config.temperature or 1
         temperature_only = [TemperatureLogitsWarper] * (temperature != 1)
@@ -255,7 +255,8 @@ def generate_with_logps(
 ) -> tuple[Any, list[Tensor]]:
     """Call `generate`; return its output, and log pi, (T,), at the temperature, of each completion.
 
-    `generate` calls a stopping criterion after each drawn token. This one never stops sampling.
+    A stopping criterion, which `generate` calls after each drawn token, records log pi, and never
+    stops sampling.
     """
     last_logits: dict[str, Tensor] = {}
     logps: list[Tensor] = []  # (N,) for each position
@@ -336,14 +337,15 @@ def use_decoder(
 
     Args:
         policy_logps: a list to which log pi, (T,), of each completion is appended, in the order of
-            sampling, whether the decoder or the loop of `generate` samples.
+            sampling, whether the decoder or the loop of `generate` samples. It stays empty if
+            `generate` makes several forward passes per token, as with beam search.
         autocast: returns the context of mixed precision that the model's forward method enters. The
             decoder samples within it, so that the weights are converted once, and not in each
             forward pass.
 
     Yields:
-        A list that receives log mu, (T,), of each completion, in the order of sampling, if the
-        decoder samples and `decoder.record` is set.
+        A list that receives `Decoder.logp`, (T,), of each completion, for use as log mu, in the
+        order of sampling, if the decoder samples and `decoder.record` is set.
     """
     behavior_logps: list[Tensor] = []
     generate, record = model.generate, decoder.record

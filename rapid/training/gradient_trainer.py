@@ -36,17 +36,19 @@ logger = logging.getLogger(__name__)
 class GradientTrainer(SamplingTrainer):
     """A trainer that computes the gradient of a mini-batch in micro-batches.
 
+    `MicroBatchTrainer` runs each micro-batch, and halves their size when memory runs out.
+
     Attributes:
         micro_batch_limit: the limit that trial passes found with token_budget="auto", else None.
-        prompt_sharing: whether training shares prompts, which may have been timed.
+        prompt_sharing: whether training computes a prompt once for its group.
     """
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
         self.micro_batch_limit: MicroBatchLimit | None = None
         self.prompt_sharing = PromptSharing(self.args, self.accelerator)
-        # The mini-batches of the remaining optimizer steps: Z_h, ..., Z_H, then again Z_1, ..., Z_H
-        # for each further repetition that `reuse` asks for.
+        # The mini-batches of the optimizer steps that are left on an inference batch. With `reuse`
+        # each mini-batch is listed several times: Z_0, ..., Z_(H-1), then again Z_0, ..., Z_(H-1).
         self._pending_steps: list[Batch] = []
         # Means of the objective's metrics, over completions or tokens (`Algorithm.metrics_over`),
         # and of metrics that are always means over tokens.
@@ -67,6 +69,7 @@ class GradientTrainer(SamplingTrainer):
         and that there is no `token_budget`.
         """
         columns = "prompt_ids", "prompt_mask", "completion_ids", "completion_mask"
+        # Prompts and completions of one token each, so that rows have a width of 2.
         mini_batch = dict.fromkeys(columns, torch.ones(self.args.n_step, 1, dtype=torch.long))
         limit = self._compute_micro_batch_limit(width=2)
         group_size = self._rows_per_prompt(limit, width=2)
@@ -84,7 +87,7 @@ class GradientTrainer(SamplingTrainer):
         return self.accelerator.reduce(values, "mean")
 
     def _compute_gradient(self, model, mini_batch: Batch, step: int) -> Tensor:
-        """Add the gradient of a mini-batch's loss to the parameters, and return the loss, 0-d.
+        """Add the gradient of a mini-batch's loss to the parameters' `grad`; return the loss, 0-d.
 
         `step` is h, the number of optimizer steps since the policy was mu.
         """
@@ -100,7 +103,7 @@ class GradientTrainer(SamplingTrainer):
         return loss
 
     def _run_micro_batches(self, model, mini_batch: Batch, step: int) -> Tensor:
-        """Do what `_compute_gradient` does, with micro-batches as large as `halvings` allows."""
+        """Do what `_compute_gradient` does in one try, which fails if memory runs out."""
         loss = torch.zeros((), device=self.accelerator.device)
         chunks = self._make_chunks(mini_batch, step)
         for number, chunk in enumerate(chunks, 1):
@@ -161,8 +164,8 @@ class GradientTrainer(SamplingTrainer):
         group_size = self._rows_per_prompt(limit, width)
         is_run = mini_batch["graded"][::group_size]  # (K,), for each group
         if args.uses_trl_loss:
-            is_run = is_run | True  # as in GRPOTrainer, which trains on all groups
-        elif args.skip_zero_groups and not args.algorithm.scales_steps:
+            is_run = is_run | True  # GRPOTrainer's loss skips ungraded completions, no groups
+        elif args.skip_zero_groups and not args.algorithm.scales_steps:  # else all graded groups
             is_run = is_run & args.algorithm.find_groups_with_gradient(
                 mini_batch["rewards"], group_size, args.settings, on_policy=self._is_on_policy(step)
             )
@@ -194,8 +197,8 @@ class GradientTrainer(SamplingTrainer):
     def _rows_per_prompt(self, limit: MicroBatchLimit, width: int) -> int:
         """Return how many completions of a prompt stay together in a chunk.
 
-        This is a whole group, except with TRL's loss. There the loss of a completion does not
-        depend on its group, so that a group may be divided among processes or micro-batches.
+        This is a whole group, except in training with TRL's loss. There the loss of a completion
+        does not depend on its group, which may be divided among processes or micro-batches.
         """
         if not (self.args.uses_trl_loss and self.model.training):
             return self.group_size
@@ -239,7 +242,7 @@ class GradientTrainer(SamplingTrainer):
         count = self._find_largest_micro_batch(attempt, at_most, advice)
         width = len(prompt) + length
         self.micro_batch_limit = MicroBatchLimit(count, count * width if self.args.pack else None)
-        logger.info("micro-batches of at most %d completions of %d tokens fit", count, width)
+        logger.info("micro-batch: up to %d completions of %d tokens with prompts fit", count, width)
 
     # Log-probabilities ----------------------------------------------------------------------------
 
@@ -261,7 +264,7 @@ class GradientTrainer(SamplingTrainer):
         for step, mini_batch in enumerate(mini_batches):
             # If a group has no gradient in the last step on its mini-batch, it has none in earlier
             # steps on it either.
-            last_step = step + self.args.H * (self.args.reuse - 1)
+            last_step = step + self.args.H * (self.args.reuse - 1)  # 0 if this is the first step
             functions = {"reference_logp": self._compute_reference_logp} if self.beta else {}
             if needs_log_mu and (last_step or not uses_log_pi):
                 functions["behavior_logp"] = self._compute_behavior_logp
@@ -278,7 +281,7 @@ class GradientTrainer(SamplingTrainer):
     ) -> None:
         """Add columns of log-probabilities to a mini-batch, with 0 in rows that are not run.
 
-        By the name of a column, `functions` has the function that returns it for a chunk, (N, T).
+        `functions` maps the name of a column to the function that returns it for a chunk, (N, T).
         """
         zeros = torch.zeros_like(mini_batch["completion_ids"], dtype=self._logp_dtype)
         for name in functions:
@@ -393,5 +396,5 @@ class GradientTrainer(SamplingTrainer):
             rows_per_prompt,
             self.temperature,
             shares_prompt,
-            self.args.uses_trl_loss,
+            needs_entropy_gradient=self.args.uses_trl_loss,  # which may have an entropy bonus
         )

@@ -31,8 +31,8 @@ from rapid.training.caches import unwrap_model
 MAX_TILED_LOGITS = 2**22  # on a CPU, TRL's tiles are used for at most this number of logits
 CHUNK_BYTES = 2**27  # bytes of the logits of a chunk
 PART_LOGITS = 2**21  # number of logits of a part, whose probabilities are computed together
-# Number of rows of the weights' gradient, one per word, that are added to the sum over chunks at a
-# time, if they have to be converted to the higher precision of the sum.
+# If the sum over chunks of the weights' gradient has a higher precision than a chunk's gradient,
+# this many rows of the gradient (one per word) are converted and added at a time.
 SLICE_ROWS = 2**13
 TRL_SCORES: Any = trl.trainer.utils._ChunkedLogProbFunction  # TRL's function
 # What TRL's function returns: log pi, entropies, two values that are not used here, top-1 flags.

@@ -1,7 +1,7 @@
 """Splits a mini-batch into the micro-batches of each process.
 
-The rows of a sharded chunk are divided among the processes; a single process runs every other
-chunk. See `rapid.training` for other terms.
+Usually a single process runs all rows of a chunk. In a sharded chunk the rows are divided among
+the processes. See `rapid.training` for other terms.
 
 A micro-batch is a dict of tensors with all rows of its chunk, since the loss needs them all. The
 column `rows_per_prompt`, 0-d, is the number of consecutive rows that have the same prompt. If a
@@ -84,7 +84,8 @@ def make_chunks(
         groups: indices of the groups of the mini-batch that are run.
         processes, process: number of processes, and index of the one whose chunks are returned.
         min_micro_batches: lowest number of micro-batches, even if `groups` is empty.
-        same_prompt_length: put only prompts of the same length into a chunk, unless it is sharded.
+        same_prompt_length: put only prompts of the same length into a chunk, unless it is sharded;
+            only one prompt if `limit` is in completions.
     """
     widths = group_widths(mini_batch, group_size)
     costs = [sum(width) for width in widths]
@@ -246,6 +247,7 @@ def shard_chunk(
     process. A process for which no rows are left runs the last row with weight 0.
     """
     shards = [take_shard(chunk, shard_size, process, processes) for process in range(processes)]
+    # A process for which no rows are left has the last row several times. The set has it once.
     rows_by_process = [
         split_rows(chunk, sorted({*shard["local_rows"].tolist()}), limit) for shard in shards
     ]
@@ -297,6 +299,7 @@ def make_micro_batches(chunk: Batch, rows: list[list[int]], weight: int) -> Chun
             "local_rows": torch.tensor(local_rows, device=device),
             "local_weight": torch.tensor(weight, device=device),
             "is_last": torch.tensor(number == len(rows)),
+            # Only chunks of one group and shards are split. Either has only one prompt.
             "rows_per_prompt": torch.tensor(len(local_rows)),
         }
         for number, local_rows in enumerate(rows, 1)

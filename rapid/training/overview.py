@@ -231,7 +231,7 @@ def describe_inference_batch(trainer: Any) -> str:
         f"(num_generations={trainer.num_generations}), sampled {batches} by {sampler}"
     )
     if (rounds := args.dynamic_sampling_rounds) > 1:
-        text += f"; groups without signal are sampled again, in up to {rounds} rounds"
+        text += f"; groups without signal are replaced, in up to {rounds} rounds of sampling"
     return text
 
 

@@ -19,8 +19,9 @@ TOKENS, HIDDEN = 512, 1024  # input of the layer that is timed
 REPEATS = 7  # number of measurements, of which the fastest counts
 # bfloat16 is chosen if it is at least 1.1 times as fast as float32, which is more exact.
 MIN_SPEEDUP = 1.1
-# How long a process waits for another that still grades; the default of TRL's `ddp_timeout`. It is
-# set where processes connect first, here. DeepSpeed's own default is shorter.
+# How long a process waits for another that still grades; the default of transformers'
+# `ddp_timeout`. It has to be set where processes connect first, which is here. DeepSpeed's own
+# default is shorter.
 PROCESS_TIMEOUT = timedelta(seconds=1800)
 
 
@@ -49,7 +50,7 @@ def measure_rates(device: torch.device | str = "cpu") -> Rates:
     generators do not change.
     """
     with torch.random.fork_rng(devices=[]):
-        layer = torch.nn.Linear(HIDDEN, HIDDEN, device=device)
+        layer = torch.nn.Linear(HIDDEN, HIDDEN).to(device)  # on the CPU, whose generator is forked
         values = torch.ones(TOKENS, HIDDEN, device=device, requires_grad=True)
     seconds: dict[str, list[float]] = {"float32": [], "bfloat16": []}
     for _ in range(REPEATS):

@@ -1,4 +1,4 @@
-"""Decides whether the completions of a group share a pass of their prompt in training.
+"""Decides whether training computes the prompt of a group once for all of its completions.
 
 Sharing saves computation, but takes two forward passes in place of one (`rapid.training.forward`).
 On a GPU a forward pass of a small model takes about as long for few tokens as for many, because
@@ -21,7 +21,7 @@ REPEATS = 3  # passes of each kind, of which the fastest counts
 
 
 class PromptSharing:
-    """What `share_prefill` means for training; if it is None, passes may have to be timed.
+    """What RapidConfig's `share_prefill` means for training; if None, passes may have to be timed.
 
     Attributes:
         is_faster: whether passes were faster with shared prompts; None if they were not timed.
@@ -64,7 +64,7 @@ class PromptSharing:
         random_devices = [self._device] if self._device.type == "cuda" else []
         with torch.random.fork_rng(random_devices):  # dropout, if it is enabled
             for _ in range(1 + REPEATS):
-                for self.is_faster, times in seconds.items():
+                for self.is_faster, times in seconds.items():  # sets `is_wanted` for `run_pass`
                     times.append(_time_pass(run_pass))
         # The first passes include what libraries do once.
         shared, separate = (min(times[1:]) for times in seconds.values())
@@ -74,8 +74,12 @@ class PromptSharing:
         choice = "shared" if self.is_faster else "not shared"
         print(
             f"share_prefill: in training, prompts are {choice} (measured on a micro-batch: "
-            f"{1e3 * shared:.0f} ms with sharing, {1e3 * separate:.0f} ms without)"
+            f"{_describe_time(shared)} with sharing, {_describe_time(separate)} without)"
         )
+
+
+def _describe_time(seconds: float) -> str:
+    return "out of memory" if seconds == math.inf else f"{1e3 * seconds:.0f} ms"
 
 
 def _time_pass(run_pass: Callable[[], None]) -> float:

@@ -1,6 +1,7 @@
 """Raises errors for unusable arguments, prompts, completions, rewards and weights.
 
-An error names the problem, the sample and what to do. `note_on_error` adds the step.
+An error names the problem, the sample and what to do. `note_on_error` adds the circumstances, such
+as the step, to errors from other code.
 """
 
 import math

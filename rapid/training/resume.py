@@ -5,7 +5,8 @@ Until a run has ended, its folder has a subfolder checkpoints/ with
 1. `lock`, a file lock that the training process holds (`rapid.resources.leases`);
 2. a folder named by a digest of everything that the run's result depends on, so that a changed run
    does not resume from it. It contains Trainer's last two checkpoints, attempt.json (how often the
-   run was interrupted), and progress.jsonl (a line per step, for `rapid watch`).
+   run was interrupted), progress.jsonl (a line per step, for `rapid watch`), and, with
+   `precision: auto`, the file `precision` with the precision that was chosen.
 """
 
 import hashlib
@@ -67,6 +68,7 @@ def prepare_checkpoint_dir(folder: Path, spec: Spec, inputs: dict[str, str], mai
 
     Args:
         folder: checkpoints/ in the run's folder.
+        spec: the run's parameters, and the digest of its code.
         inputs: the SHA-256 of each file that the run reads.
         main: whether this is the process that writes files.
     """

@@ -12,7 +12,7 @@ Differences from the paper and from TRL's GRPOTrainer:
    single completions.
 3. The loss is a pure function of `rapid.algorithms`, which takes raw rewards, not TRL's advantages.
    Objective "trl" uses GRPOTrainer's own loss in this loop.
-4. The number of micro-batches of a step is not fixed as in TRL. Groups whose gradient is zero are
+4. TRL runs the same number of micro-batches in each step. Here groups whose gradient is zero are
    skipped, and each micro-batch is only as wide as its longest prompt and completion.
 5. Every process has the whole inference batch, and the processes divide the groups to be run. With
    TRL each process trains on the completions that it sampled.
@@ -64,9 +64,10 @@ class RapidTrainer(GradientTrainer):
     A `GRPOConfig` is accepted too, and its batch sizes determine n_step and H: see `RapidConfig`.
 
     The reward of a completion is the weighted sum of the reward functions. If all of them return
-    None for a completion, its whole group is excluded from gradient and metrics, but still counts
-    in the divisor N_step. Policies are text models. A completion may have several turns, with tools
-    or an environment. The policy reads the texts of these, but is not trained on them.
+    None for a completion, its whole group is excluded from the gradient and from metrics of
+    rewards, but still counts in the divisor N_step. With objective "trl" only the completion is
+    excluded, as in GRPOTrainer. Policies are text models. A completion may have several turns, with
+    tools or an environment. The policy reads the texts of these, but is not trained on them.
 
     Attributes:
         last_pass: the optimizer step of the last forward and backward pass, its micro-batch, and
@@ -139,7 +140,7 @@ class RapidTrainer(GradientTrainer):
                     self._check_inference_batch(Z)
                     self._find_micro_batch_limit(Z)
                     self._batch_tokens = batches.loss_mask(Z).sum()
-                    mini_batches = batches.split_mini_batches(Z, self.args.H)  # Z_1, ..., Z_H
+                    mini_batches = batches.split_mini_batches(Z, self.args.H)  # Z_0, ..., Z_(H-1)
                 with self.clock.phase("backpropagation"):
                     self._choose_prompt_sharing(mini_batches)
                     self._pending_steps = self._prepare_steps(mini_batches)  # mu <- pi
@@ -151,9 +152,11 @@ class RapidTrainer(GradientTrainer):
         return loss
 
     def has_pending_steps(self):
+        """Return whether optimizer steps are left on the present inference batch."""
         return bool(self._pending_steps)
 
     def get_loop_state(self):
+        """Return the state that `ResumableTrainer` saves with a checkpoint."""
         limit = self.micro_batch_limit
         return {
             "spares": self._resampled_prompts,
@@ -165,6 +168,7 @@ class RapidTrainer(GradientTrainer):
         }
 
     def load_loop_state(self, state):
+        """Restore the return value of `get_loop_state`; {} resets the state for a new run."""
         self._pending_steps = []
         self._resampled_prompts, self.last_pass = state.get("spares", 0), state.get("last_pass")
         limit = state.get("micro_batch_limit")
