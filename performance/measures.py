@@ -1,7 +1,7 @@
 """The benchmark's measurements: functions that parts.yaml names under `measure`.
 
 Each yields the rows of an experiment. A row has labels (settings), and figures that summary.py
-computes from samples.
+computes from samples. A sample is what was measured in one repetition.
 """
 
 import os
@@ -44,7 +44,7 @@ def time_trainers(experiment: Experiment, workload: Workload, repeats: int) -> R
     """
     setting, build_reward = experiment.setting, SolveRateReward
     _check_sampler(setting)
-    if experiment.solve_rates == (None,):
+    if experiment.solve_rates == (None,):  # the real grader
         if reason := BENCHMARKS[workload.benchmark].explain_unavailable():
             raise BadInput(reason)
         graders = max(1, min(setting.grading_workers, setting.cores))

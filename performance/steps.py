@@ -6,7 +6,7 @@
 Models have published shapes and random weights; some have fewer layers than the published model.
 Each row is measured over two optimizer steps in a fresh process. On a CPU the figure is the peak of
 resident memory, minus the resident memory before the model is built (`planned_memory`) or with the
-model loaded (`trainer_memory`).
+model loaded (`trainer_memory`). On a GPU it is the same of memory that torch has allocated.
 """
 
 import json

@@ -71,6 +71,7 @@ class TrainingParameters(Parameters):
     temperature: PositiveFloat = Field(description="The temperature of sampling.")
     precision: PrecisionOrAuto = "float32"
     checkpointing: Checkpointing = Field(False, exclude_if=not_)
+    # reuse_logp is a field of RapidConfig; it is True in the pipeline.
     trust_sampler: bool | None = Field(
         None,
         exclude_if=partial(eq, None),
