@@ -97,7 +97,7 @@ def main(arguments: list[str] | None = None) -> None:
         commit, date = shorten_commit(get_commit(), 7), datetime.now(UTC).date()
         table = render_markdown_table(HEADS, rows)
         lines = ["# Verdicts per second", "By `python -m performance.verdicts`.", table]
-        hardware = f"{describe_hardware()}, with a load average of {load_average:.1f} before"
+        hardware = f"{describe_hardware()}, with a load average of {load_average:.1f} just before"
         lines.append(f"Measured on {date} at commit {commit}: {hardware}.")
         text = "\n\n".join(line.rstrip() for line in lines)
         write_text(PAGE, f"{text}\n")

@@ -41,8 +41,8 @@ def get_objectives() -> dict[str, Algorithm]:
 def explicit_trl_settings(config) -> dict[str, object]:
     """Return the settings that choose GRPOTrainer's loss, with their values.
 
-    These are the `TRL_LOSS_FIELDS` that the user passed with a value other than None, or that
-    differ from their default, except for the values in `SAME_AS_RAPID`.
+    These are the `TRL_LOSS_FIELDS` that the user passed (`config.explicit`) with a value other than
+    None, or that differ from their default, except for the values in `SAME_AS_RAPID`.
     """
     fields = config.__dataclass_fields__
     values = {name: getattr(config, name) for name in TRL_LOSS_FIELDS}

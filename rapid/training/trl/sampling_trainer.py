@@ -383,7 +383,7 @@ class SamplingTrainer(
 
     @contextmanager
     def _gradient_context(self, model):
-        """Within this context the gradient of an optimizer step is computed, in training mode.
+        """Run `training_step` within this context, with model and optimizer in training mode.
 
         At its end the phase "backpropagation" begins, which lasts until the optimizer has stepped.
         The optimizer also steps if no micro-batch was run, as in a mini-batch of equal rewards. The

@@ -41,7 +41,7 @@ def resolve_sizes(config, processes: int) -> None:
         or config.gradient_accumulation_steps != 1
         or config.num_iterations != 1
     )
-    origin = "from TRL's sizes" if uses_trl_sizes else "default"
+    origin = "from TRL's sizes" if uses_trl_sizes else "default"  # printed when a run begins
     config.origins |= {name: origin for name in ("n_step", "H") if getattr(config, name) is None}
     if config.n_step is None:
         accumulated = per_device * config.gradient_accumulation_steps * processes
