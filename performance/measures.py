@@ -146,9 +146,9 @@ def time_verdicts(experiment: Experiment, benchmark: str, repeats: int) -> Rows:
 def grade_exercises(benchmark: str, exercises: list[Exercise]) -> dict[str, dict]:
     """Grade two completions of each exercise, one after the other, and time the verdicts.
 
-    They are the correct completion and the first mistaken one. All problems are prepared before the
-    first verdict, as most problems are in a run. No verdict comes from a cache, because the grader
-    is new and all completions differ.
+    An exercise is a generated problem with a correct completion and mistaken ones, of which the
+    first is graded. All problems are prepared before the first verdict, as most problems are in a
+    run. No verdict comes from a cache, because the grader is new and all completions differ.
 
     Returns:
         For `correct` and `mistaken` completions: the `latencies` of verdicts in seconds, and the

@@ -1,5 +1,6 @@
 """Decides which jobs are up to date, by comparing their manifests with specs, files and each other.
 
+The manifest.json of a job has its spec, and the digests of the files that it read and wrote.
 Times of files and Snakemake's records are not used, because `git clone`, `git checkout` and `dvc
 pull` lose them. A job is up to date if
 1. its manifest was written with the present spec: the parameters and the code that decide the job's

@@ -64,8 +64,8 @@ def resolve_objective(config) -> None:
         config.origins["objective"] = f"because of {', '.join(settings)}"
         logger.warning(
             "This trains with GRPOTrainer's own loss (objective='trl'), not with "
-            "RAPID's, because these settings are GRPOTrainer's loss settings: %s. "
-            "Remove them to train with RAPID, or set objective='trl' to silence this warning.",
+            "RAPID's, because these settings of GRPOTrainer's loss are set: %s. Remove them to "
+            "train with RAPID, or set objective='trl' to silence this warning.",
             ", ".join(f"{name}={value!r}" for name, value in settings.items()),
         )
 
