@@ -1,9 +1,10 @@
-"""`python -m performance.bench`: measure, write the figures to a file, and write the results page.
+"""`python -m performance.bench`: measure parts of the benchmark, and write their results page.
 
-Nothing else should run on the machine. Like the pipeline's jobs, the command leases a core and runs
-one thread on it; while other jobs lease all cores, it waits. With vLLM, and to grade beside
-sampling, it leases two cores. Parts (j) and (k), which `make gpu` runs, lease a GPU instead if
-there is one.
+The figures are written to summary.jsonl, and the page to README.md beside it. Nothing else should
+run on the machine. Like the pipeline's jobs, the command leases a core (rapid/resources/leases.py)
+and runs one thread on it; while other jobs lease all cores, it waits. With a part that uses vLLM or
+grades beside sampling, it leases two cores. With part (j) or (k), as in `make gpu`, it leases a GPU
+instead if there is one.
 """
 
 import os

@@ -5,8 +5,8 @@ measurements, and waits. So two loops can take turns (ABAB...) without restartin
 memory. They run on the same cores. A child is forked after all imports. With vLLM it is spawned
 instead, because the parent has imported TRL without vLLM.
 
-Sampling is seeded for each inference batch (the completions of H optimizer steps), so that loops
-sample the same completions as long as their policies are about the same.
+Sampling is seeded every H optimizer steps, when an inference batch is sampled, so that loops sample
+the same completions as long as their policies are about the same.
 """
 
 import gc

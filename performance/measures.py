@@ -1,7 +1,7 @@
 """The benchmark's measurements: functions that parts.yaml names under `measure`.
 
 Each yields the rows of an experiment. A row has labels (settings), and figures that summary.py
-computes from samples.
+computes from samples. A sample is what was measured in one repetition.
 """
 
 import os
@@ -44,7 +44,7 @@ def time_trainers(experiment: Experiment, workload: Workload, repeats: int) -> R
     """
     setting, build_reward = experiment.setting, SolveRateReward
     _check_sampler(setting)
-    if experiment.solve_rates == (None,):
+    if experiment.solve_rates == (None,):  # the real grader
         if reason := BENCHMARKS[workload.benchmark].explain_unavailable():
             raise BadInput(reason)
         graders = max(1, min(setting.grading_workers, setting.cores))
@@ -146,9 +146,9 @@ def time_verdicts(experiment: Experiment, benchmark: str, repeats: int) -> Rows:
 def grade_exercises(benchmark: str, exercises: list[Exercise]) -> dict[str, dict]:
     """Grade two completions of each exercise, one after the other, and time the verdicts.
 
-    They are the correct completion and the first mistaken one. All problems are prepared before the
-    first verdict, as most problems are in a run. No verdict comes from a cache, because the grader
-    is new and all completions differ.
+    An exercise is a generated problem with a correct completion and mistaken ones, of which the
+    first is graded. All problems are prepared before the first verdict, as most problems are in a
+    run. No verdict comes from a cache, because the grader is new and all completions differ.
 
     Returns:
         For `correct` and `mistaken` completions: the `latencies` of verdicts in seconds, and the

@@ -1,7 +1,7 @@
 """Measures the peak memory of training, in a fresh process.
 
-On a CPU the peak is Linux's VmHWM; `ru_maxrss` would include the parent's peak, which a child
-inherits. On a GPU it is torch's maximum of memory allocated for tensors.
+On a CPU memory is the resident memory, and its peak is Linux's VmHWM; `ru_maxrss` would include the
+parent's peak, which a child inherits. On a GPU memory is what torch has allocated for tensors.
 """
 
 import multiprocessing
@@ -38,8 +38,8 @@ def measure_training_memory(
         solve_rate: share of completions that are rewarded.
 
     Returns:
-        `peak`: the peak during training. `before_training`: the resident size with the model
-        loaded. `before_model`: the resident size before the model is built; 0 on a GPU.
+        `peak`: the peak during training. `before_training`: the memory with the model loaded.
+        `before_model`: the memory before the model is built; 0 on a GPU.
     """
     # Build a small model first, so that the modules which transformers imports for a model's class
     # are part of `before_model`.
@@ -49,9 +49,10 @@ def measure_training_memory(
     trainer = TRAINERS[trainer_name](
         workload, setting, SolveRateReward(solve_rate), max_steps=batches * setting.H
     )
-    before_training = read_memory_mb("VmRSS")
+    on_gpu = trainer.accelerator.device.type == "cuda"
+    before_training = torch.cuda.memory_allocated() / 1e6 if on_gpu else read_memory_mb("VmRSS")
     trainer.train()
-    if trainer.accelerator.device.type == "cuda":
+    if on_gpu:
         peak, before_model = torch.cuda.max_memory_allocated() / 1e6, 0.0
     else:
         peak = read_memory_mb("VmHWM")

@@ -37,7 +37,17 @@ PROMPT_COUNT = 128  # enough for an inference batch of 512 completions in groups
 # Enough that five samples of 192 completions repeat no problem. A grader caches its verdicts, and
 # in a run of one epoch no prompt is repeated.
 PROBLEM_COUNT = 256
-QUICK_SHAPE = Shape(2, 64, 128, 2, 1, 32, 512, True)  # of untrained models with --quick
+# The sizes of untrained models with --quick.
+QUICK_SHAPE = Shape(
+    layers=2,
+    hidden=64,
+    intermediate=128,
+    heads=2,
+    kv_heads=1,
+    head_dim=32,
+    vocabulary=512,
+    tied_embeddings=True,
+)
 # Prefix of a model's name -> its configuration's class in transformers (default: Qwen2Config).
 CONFIG_CLASSES = {"Llama": "LlamaConfig", "Gemma": "Gemma3TextConfig"}
 

@@ -6,7 +6,7 @@
 Models have published shapes and random weights; some have fewer layers than the published model.
 Each row is measured over two optimizer steps in a fresh process. On a CPU the figure is the peak of
 resident memory, minus the resident memory before the model is built (`planned_memory`) or with the
-model loaded (`trainer_memory`).
+model loaded (`trainer_memory`). On a GPU it is the same of memory that torch has allocated.
 """
 
 import json
@@ -35,7 +35,16 @@ PLANNED_MEMORY = results.FOLDER / "planned_memory.jsonl"
 MICRO_BATCHES = results.FOLDER / "micro_batches.json"
 PROMPT_LENGTH, VOCABULARY_SIZE = 64, 1002  # tokens of a prompt, and of the tokenizer's vocabulary
 # A small model with a large vocabulary, so that logits take most of the memory.
-SMALL_SHAPE = Shape(2, 128, 256, 2, 2, 64, 151_936, True)
+SMALL_SHAPE = Shape(
+    layers=2,
+    hidden=128,
+    intermediate=256,
+    heads=2,
+    kv_heads=2,
+    head_dim=64,
+    vocabulary=151_936,
+    tied_embeddings=True,
+)
 TRAINERS = ("trl", "rapid")  # in table `trainer_memory`
 
 

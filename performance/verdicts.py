@@ -39,7 +39,11 @@ def build_columns(reward: GradedReward, exercises: list[Exercise]) -> dict[str, 
 
 
 def measure_reward(reward: GradedReward, exercises: list[Exercise]) -> list[str]:
-    """Measure a reward function with new graders, and return the cells of its row."""
+    """Measure a reward function with new graders, and return the cells of its row.
+
+    Args:
+        exercises: generated problems, each with a correct completion and mistaken ones.
+    """
     workers = reward.workers or 1
     began = time.perf_counter()
     grade_all(reward, exercises[:1], [""])
@@ -71,7 +75,8 @@ def grade_all(reward: GradedReward, exercises: list[Exercise], completions: list
     Raises:
         AssertionError: a completion could not be graded.
     """
-    rewards = reward(completions, completions, **build_columns(reward, exercises))
+    prompts = completions  # any will do, because the columns have the problems
+    rewards = reward(prompts, completions, **build_columns(reward, exercises))
     assert None not in rewards
 
 
@@ -92,7 +97,7 @@ def main(arguments: list[str] | None = None) -> None:
         commit, date = shorten_commit(get_commit(), 7), datetime.now(UTC).date()
         table = render_markdown_table(HEADS, rows)
         lines = ["# Verdicts per second", "By `python -m performance.verdicts`.", table]
-        hardware = f"{describe_hardware()}, with a load average of {load_average:.1f} before"
+        hardware = f"{describe_hardware()}, with a load average of {load_average:.1f} just before"
         lines.append(f"Measured on {date} at commit {commit}: {hardware}.")
         text = "\n\n".join(line.rstrip() for line in lines)
         write_text(PAGE, f"{text}\n")

@@ -1,8 +1,9 @@
 """RAPID: sample a large inference batch, then take several policy-gradient steps on it.
 
 An inference batch has the completions of H optimizer steps, so all steps except the first are
-off-policy. `from rapid import RapidConfig, RapidTrainer` imports the trainer. The other modules are
-the stages of the pipeline and the `rapid` command; the trainer does not need them.
+off-policy. `from rapid import RapidConfig, RapidTrainer` imports the trainer, which is in
+`rapid.training`. `rapid.rewards` has reward functions for any trainer. Most other modules are the
+stages of the pipeline and the `rapid` command.
 """
 
 from importlib import import_module

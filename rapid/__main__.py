@@ -39,12 +39,12 @@ def run_command() -> int:
     RETRY_STATUS, with which a run asks to be repeated because other processes used its core,
     becomes 0: the run's result is correct, and only its runtime is too long.
     """
-    end_with_workflow()
+    end_with_workflow()  # SIGTERM when the workflow that started this job ends
     status = run_in_child(sys.argv[1:])
     if status is None:
         from rapid.cli import run
 
-        with end_with_reader():
+        with end_with_reader():  # exit silently after `rapid ... | head`
             status = run(sys.argv[1:])
     return 0 if status == RETRY_STATUS else status
 

@@ -50,5 +50,5 @@ def build_positive_type(kind: type):
             raise ValueError
         return value
 
-    parse_number.__name__ = f"positive {kind.__name__}"
+    parse_number.__name__ = f"positive {kind.__name__}"  # argparse's error messages have this name
     return parse_number

@@ -105,6 +105,7 @@ def _build_parser() -> Parser:
     )
     parser.add_argument("--version", action="version", version=f"rapid {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="command")
+    # Without a subcommand, `rapid` says what to do next (`rapid.stages.maintenance.advise`).
     parser.set_defaults(run=_maintain_jobs, command="advise", configfile=[Path("params.yaml")])
     for stage in STAGE_COMMANDS:
         run_stage = _run_train if stage.name == "train" else partial(_run_stage, stage)

@@ -1,14 +1,15 @@
 """Decides which jobs are up to date, by comparing their manifests with specs, files and each other.
 
+The manifest.json of a job has its spec, and the digests of the files that it read and wrote.
 Times of files and Snakemake's records are not used, because `git clone`, `git checkout` and `dvc
 pull` lose them. A job is up to date if
 1. its manifest was written with the present spec: the parameters and the code that decide the job's
    result (`rapid.config.specs`),
 2. each file that it read is unchanged since another job or the user wrote it,
 3. the files that it wrote exist and are unchanged.
-Snakemake plans all other jobs (workflow/rules/common.smk). The workflow finds them by manifests and
-small files alone, whereas `rapid verify` and `rapid reconcile` read every file. `rapid accept`
-marks jobs as up to date that are stale only because the code changed.
+Snakemake plans all other jobs (workflow/rules/common.smk). The workflow reads only manifests and
+small files to find these jobs, whereas `rapid verify` and `rapid reconcile` read every file. `rapid
+accept` marks jobs as up to date that are stale only because the code changed.
 """
 
 import os
@@ -227,9 +228,10 @@ def examine_jobs(
 
 def _explain_changed_spec(job: Job, manifest: Manifest, ignore_code: bool) -> str:
     """Return how the spec in a manifest differs from the job's present spec; "" if it is equal."""
-    keys = list_differences(manifest.spec, job.spec.model_dump(mode="json"))
-    if keys := [key for key in keys if not key.startswith("code: ")]:
-        return f"made with other parameters: {_shorten_list(keys)}"
+    differences = list_differences(manifest.spec, job.spec.model_dump(mode="json"))
+    # The digest of the code, under the key "code", is compared below.
+    if differences := [text for text in differences if not text.startswith("code: ")]:
+        return f"made with other parameters: {_shorten_list(differences)}"
     files = [] if ignore_code else list_changed_code(job, manifest)
     return f"made with other code: {_shorten_list(files)}" if files else ""
 

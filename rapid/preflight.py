@@ -30,9 +30,10 @@ from rapid.resources.gpus import list_visible_gpus
 from rapid.resources.leases import list_usable_cores
 from rapid.resources.requests import count_cores, count_gpus_per_node, get_memory_limit_mb
 
-GPU_MEMORY_MB = 20_000  # 1e6 bytes that each GPU must have: enough for the paper's smallest models
-SPARE_DISK_MB = 5_000  # 1e6 bytes for problems, records and reports
-MODEL_DISK_MB = 20  # 1e6 bytes of an embedded (tiny, trained from scratch) model
+# Sizes in 1e6 bytes: the memory that each GPU must have, which is enough for the paper's smallest
+# models; disk space for problems, records and reports; and disk space of a run's embedded (tiny,
+# trained from scratch) model.
+GPU_MEMORY_MB, SPARE_DISK_MB, MODEL_DISK_MB = 20_000, 5_000, 20
 HUB_SECONDS = 20  # limit for an answer of the Hugging Face hub
 GRADER_ADVICE = (
     "If the grader printed an error, it is above this line. Otherwise check the free memory, and "

@@ -4,7 +4,7 @@
 
     GRPOTrainer(model, reward_funcs=math_reward, train_dataset=dataset_with_answers)
 
-| reward        | a completion is correct if             | columns of the dataset              |
+| reward        | a completion is correct if             | columns; after ";" optional ones    |
 |---------------|----------------------------------------|-------------------------------------|
 | `math_reward` | its last `\\boxed{}` is the answer      | `answer`; `problem` or `question`   |
 | `code_reward` | its function passes the tests          | `tests`, or the columns of MBPP+    |

@@ -1,4 +1,4 @@
-"""Samples completions from a saved model, for distillation and evaluation.
+"""Samples completions from a saved model, for distillation, evaluation and `rapid ask`.
 
 A prompt is a text that the model continues, or a user's message to a chat model, which the model's
 chat template renders.

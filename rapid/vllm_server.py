@@ -46,9 +46,10 @@ def build_trainer_settings() -> dict:
 
 @contextmanager
 def run_server(spec: TrainSpec, model: Path) -> Iterator[None]:
-    """Run a server while the context is open, on this job's last GPU and last `threads` cores.
+    """Run a server while the context is open, on this job's last GPU and some of its cores.
 
-    The other GPUs and cores are left to this process, which trains.
+    The server has the last `compute.threads` cores. The other GPUs and cores are left to this
+    process, which trains.
 
     Raises:
         ServerDied: the server does not answer within `START_SECONDS`.

@@ -50,7 +50,7 @@ __all__ = [
 ]
 
 SFT = Sft()  # supervised fine-tuning, which is not RL
-PG = Pg()  # policy gradient, with which cost estimates and the arena compare the others
+PG = Pg()  # policy gradient, with which cost estimates and docs/arena.md compare the others
 RAPID = Rapid()  # the paper's algorithm
 
 # The order of algorithms in tables: the paper's baselines, algorithms of later papers, RAPID.

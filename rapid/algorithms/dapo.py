@@ -60,9 +60,9 @@ def dapo_loss(
             If epsilon_high is None, it is epsilon_low.
 
     Returns:
-        The loss (0-d), a mean over all tokens, and
-        metrics, each 0-d: `clip_fraction` (share of tokens that are clipped) and `clip_low` (share
-        of tokens that are clipped at 1 - epsilon_low).
+        The loss (0-d), a mean over all tokens, and metrics, each 0-d: `clip_fraction` (share of
+        tokens that are clipped) and `clip_low` (share of tokens that are clipped at
+        1 - epsilon_low).
 
     Raises:
         ValueError: N is not a whole number of groups.
@@ -115,6 +115,6 @@ def build_reward_and_penalty(reward: Callable, penalty: Callable) -> list[Callab
         if rewards is None:
             return [None] * len(columns["completions"])
         pairs = zip(rewards, penalty(**columns), strict=True)
-        return [None if reward is None else penalty for reward, penalty in pairs]
+        return [None if score is None else punishment for score, punishment in pairs]
 
     return [accuracy, overlong]

@@ -40,9 +40,9 @@ def grpo_loss(
         epsilon: token ratios are clipped to [1 - epsilon, 1 + epsilon].
 
     Returns:
-        The loss (0-d), a mean over the N completions, and
-        metrics, each 0-d: `clip_fraction` (share of tokens that are clipped), `clip_low` (share of
-        tokens that are clipped at 1 - epsilon) and `kl` (nats per token).
+        The loss (0-d), a mean over the N completions, and metrics, each 0-d: `clip_fraction`
+        (share of tokens that are clipped), `clip_low` (share of tokens that are clipped at
+        1 - epsilon) and `kl` (nats per token).
 
     Raises:
         ValueError: N is not a whole number of groups.

@@ -1,6 +1,7 @@
 """Supervised fine-tuning (SFT).
 
 Demonstrations are a teacher's correct completions, or are written by the generator of the problems.
+`rapid.training.sft` has the trainer; the loss is that of TRL's SFTTrainer.
 """
 
 from functools import partial

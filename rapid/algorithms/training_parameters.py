@@ -61,7 +61,7 @@ class TrainingParameters(Parameters):
     learning_rate: LearningRate
     epochs: Epochs
     group_size: GroupSize
-    # `exclude_if`: a parameter at its default is not written to a run's spec.
+    # `exclude_if`: a parameter at its default is not written to a run's spec (rapid.config.specs).
     reuse: Reuse = Field(1, exclude_if=partial(eq, 1))
     micro_batch: MicroBatch = Field(
         description="Largest number of completions in a forward and backward pass. A pass has "
@@ -71,6 +71,7 @@ class TrainingParameters(Parameters):
     temperature: PositiveFloat = Field(description="The temperature of sampling.")
     precision: PrecisionOrAuto = "float32"
     checkpointing: Checkpointing = Field(False, exclude_if=not_)
+    # reuse_logp is a field of RapidConfig; it is True in the pipeline.
     trust_sampler: bool | None = Field(
         None,
         exclude_if=partial(eq, None),

@@ -4,6 +4,7 @@ import multiprocessing
 import time
 from dataclasses import replace
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -209,6 +210,17 @@ def test_memory_peaks_in_training(workload, trainer_name):
     # Building a trainer may also free memory of this process, which has run other tests.
     assert sizes["before_model"] > 0
     assert 0 < sizes["before_training"] <= sizes["peak"]
+
+
+def test_memory_on_a_gpu_is_what_torch_has_allocated(monkeypatch):
+    trainer = SimpleNamespace(
+        accelerator=SimpleNamespace(device=torch.device("cuda")), train=lambda: None
+    )
+    monkeypatch.setitem(TRAINERS, "on_gpu", lambda *_, **__: trainer)
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda: 2_000_000)
+    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda: 5_000_000)
+    sizes = memory.measure_training_memory("on_gpu", SimpleNamespace(shape=None), SMALL, 1, 0.5)
+    assert sizes == {"peak": 5.0, "before_training": 2.0, "before_model": 0.0}
 
 
 @pytest.mark.slow

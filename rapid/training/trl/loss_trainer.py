@@ -58,7 +58,7 @@ class TrlLossTrainer(GRPOTrainer):
             unit = "token" if self.loss_type in TOKEN_MEAN_LOSS_TYPES else "sequence"
             share = micro_batch[f"{unit}_share"]
             self.current_gradient_accumulation_steps = 1 / share
-            tokens = tokens * share
+            tokens = tokens * share  # TRL multiplies by 1 / share, so that the share cancels out
         else:
             tokens = self.accelerator.gather(loss_mask(micro_batch).sum()).sum()
         gather, pad = self.accelerator.gather, self.accelerator.pad_across_processes

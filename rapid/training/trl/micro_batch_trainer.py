@@ -32,7 +32,8 @@ class MicroBatchTrainer(Trainer):
     """
 
     passes = 0
-    halvings = 0  # how often the limit of micro-batches was halved because memory ran out
+    # How often memory ran out. Subclasses halve their limit of micro-batches as many times.
+    halvings = 0
     _largest_micro_batch = 0  # of a step, in rows; a single row cannot be halved
 
     @property
@@ -61,6 +62,7 @@ class MicroBatchTrainer(Trainer):
     ) -> Result:
         """Return `work()`, called again with halved micro-batches each time that memory runs out.
 
+        `work` makes micro-batches as large as `halvings`, which is counted up here, allows.
         `discard_results` discards what the interrupted work has computed, except for TRL's metrics
         and counts, which this method restores. With several processes the error is raised instead:
         the other processes would wait for this one in an exchange of gradients.
@@ -127,7 +129,8 @@ class MicroBatchTrainer(Trainer):
         checkpointing: Any = self.args.gradient_checkpointing_kwargs or {}
         if checkpointing.get("use_reentrant"):
             raise ValueError(
-                "use_reentrant=True does not work with 'auto' in several processes: leave it unset"
+                "gradient_checkpointing_kwargs: use_reentrant=True does not work in several "
+                f"processes if micro_batch_size or token_budget is {AUTO!r}: leave it unset"
             )
         torch.autograd.grad(loss, self._list_trained_parameters(), allow_unused=True)
 
@@ -136,7 +139,7 @@ class MicroBatchTrainer(Trainer):
         return [parameter for parameter in model.parameters() if parameter.requires_grad]
 
     def _estimate_optimizer_bytes(self) -> float:
-        """Return the bytes of the state that Adam allocates in its first step: two per parameter.
+        """Return the bytes of the two moments of each parameter, which Adam's first step allocates.
 
         Returns 0 for other optimizers, and for a state that is allocated already, as by DeepSpeed.
         """

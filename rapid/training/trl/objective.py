@@ -41,8 +41,8 @@ def get_objectives() -> dict[str, Algorithm]:
 def explicit_trl_settings(config) -> dict[str, object]:
     """Return the settings that choose GRPOTrainer's loss, with their values.
 
-    These are the `TRL_LOSS_FIELDS` that the user passed with a value other than None, or that
-    differ from their default, except for the values in `SAME_AS_RAPID`.
+    These are the `TRL_LOSS_FIELDS` that the user passed (`config.explicit`) with a value other than
+    None, or that differ from their default, except for the values in `SAME_AS_RAPID`.
     """
     fields = config.__dataclass_fields__
     values = {name: getattr(config, name) for name in TRL_LOSS_FIELDS}
@@ -64,8 +64,8 @@ def resolve_objective(config) -> None:
         config.origins["objective"] = f"because of {', '.join(settings)}"
         logger.warning(
             "This trains with GRPOTrainer's own loss (objective='trl'), not with "
-            "RAPID's, because these settings shape it: %s. Remove them to train with "
-            "RAPID, or set objective='trl' to silence this warning.",
+            "RAPID's, because these settings of GRPOTrainer's loss are set: %s. Remove them to "
+            "train with RAPID, or set objective='trl' to silence this warning.",
             ", ".join(f"{name}={value!r}" for name, value in settings.items()),
         )
 

@@ -91,8 +91,9 @@ class ResumableTrainer(SavingTrainer, GRPOTrainer):
         """Return the epoch of the next step, and the number of steps taken in that epoch."""
         is_stream = isinstance(self.train_dataset, IterableDataset)
         loader: Any = self.callback_handler.train_dataloader
-        steps = self.state.max_steps if is_stream else len(loader)
-        epoch, step = divmod(round(self.state.epoch * steps), steps)
+        # Trainer counts `max_steps` steps on a stream as one epoch.
+        epoch_steps = self.state.max_steps if is_stream else len(loader)
+        epoch, step = divmod(round(self.state.epoch * epoch_steps), epoch_steps)
         # If a callback ends the epoch early, the next step is the first one of the next epoch.
         return (epoch + 1, 0) if step and self.control.should_epoch_stop else (epoch, step)
 

@@ -157,7 +157,10 @@ class SamplingTrainer(
 
     @override
     def get_test_dataloader(self, test_dataset):
-        """Return `predict`'s dataloader. Unlike TRL's, it yields a group per prompt of a stream."""
+        """Return `predict`'s dataloader; a stream's prompts are repeated, once per completion.
+
+        TRL does not repeat the prompts of a stream here, as it does in training and evaluation.
+        """
         if isinstance(test_dataset, IterableDataset):
             return self.get_eval_dataloader(test_dataset)
         return super().get_test_dataloader(test_dataset)
@@ -205,11 +208,12 @@ class SamplingTrainer(
 
     @override
     def _generate_and_score_completions(self, inputs) -> Batch:
-        """Sample and grade a completion for each row of `inputs`. TRL returns advantages instead.
+        """Sample and grade a completion for each row of `inputs`. TRL returns no rewards.
 
         Returns:
-            `BATCH_COLUMNS`; `rewards` (N,), weighted sums over reward functions, NaN if all of them
-            returned None; `accuracy` (N,), the first function's rewards, 0 if it returned None.
+            `BATCH_COLUMNS`, or `LOSS_COLUMNS` for TRL's own loss; `rewards` (N,), weighted sums
+            over reward functions, NaN if all of them returned None; `accuracy` (N,), the first
+            function's rewards, 0 if it returned None.
         """
         # Copied, as TRL writes a rollout_func's columns into rows that a group's completions share.
         inputs = [send_to_device(dict(row), self.accelerator.device) for row in inputs]
@@ -379,8 +383,9 @@ class SamplingTrainer(
 
     @contextmanager
     def _gradient_context(self, model):
-        """Within this context the gradient of an optimizer step is computed, in training mode.
+        """Run `training_step` within this context, with model and optimizer in training mode.
 
+        At its end the phase "backpropagation" begins, which lasts until the optimizer has stepped.
         The optimizer also steps if no micro-batch was run, as in a mini-batch of equal rewards. The
         gradient is then 0, and Adam's momentum still moves the weights.
         """

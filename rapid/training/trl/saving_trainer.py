@@ -50,7 +50,10 @@ def describe_damage(checkpoint: Path) -> str:
 
 
 def find_newest_checkpoint(folder: Path, delete_damaged: bool = False) -> Path | None:
-    """Return the newest intact checkpoint of a folder, and print what is wrong with newer ones."""
+    """Return the newest intact checkpoint of a folder, and print what is wrong with newer ones.
+
+    With `delete_damaged` the newer ones are deleted.
+    """
     matches = [(CHECKPOINT_NAME.fullmatch(path.name), path) for path in folder.glob("checkpoint-*")]
     by_step = sorted(((int(match[1]), path) for match, path in matches if match), reverse=True)
     for _, checkpoint in by_step:
@@ -69,7 +72,7 @@ class SavingTrainer(Trainer):
     that chooses the best checkpoint. Subclasses call `begin_step` in `training_step`.
     """
 
-    _postponed_fields: frozenset[str] = frozenset()  # of Trainer's `control`
+    _postponed_fields: frozenset[str] = frozenset()  # names of fields of Trainer's `control`
     _is_postponing = False  # whether a save that is requested now is postponed
     _saved_step = -1  # step of the last checkpoint
     _epoch_start = 0  # global_step at the beginning of the epoch

@@ -9,21 +9,20 @@ from numbers import Integral
 
 from rapid.training.memory import AUTO
 
-# Used if neither n_step and H nor TRL's batch sizes are set. The last one is the default of
-# per_device_train_batch_size, in completions.
-DEFAULT_N_STEP, DEFAULT_H, DEFAULT_PER_DEVICE = 32, 4, 8
+DEFAULT_N_STEP, DEFAULT_H = 32, 4  # used if neither they nor TRL's batch sizes are set
+DEFAULT_PER_DEVICE = 8  # of per_device_train_batch_size, in completions; also TRL's default
 
 
 def resolve_sizes(config, processes: int) -> None:
-    """Set n_step, H and micro_batch_size where they are None.
+    """Set n_step, H and micro_batch_size where they are None, and convert counts to int.
 
     If one of TRL's batch sizes is set, n_step and H become those of GRPOTrainer. In each process,
     GRPOTrainer takes an optimizer step on per_device_train_batch_size * gradient_accumulation_steps
     completions, samples for steps_per_generation micro-batches at a time, and uses each completion
-    num_iterations times.
+    num_iterations times. micro_batch_size="auto" becomes token_budget="auto".
 
     Raises:
-        ValueError: a size is not a whole number.
+        ValueError: a count is not a whole number.
     """
     names = "H", "n_step", "reuse", "num_generations", "sampling_batch_size", "grading_workers"
     named_sizes = {name: getattr(config, name) for name in names}
@@ -42,7 +41,7 @@ def resolve_sizes(config, processes: int) -> None:
         or config.gradient_accumulation_steps != 1
         or config.num_iterations != 1
     )
-    origin = "from TRL's sizes" if uses_trl_sizes else "default"
+    origin = "from TRL's sizes" if uses_trl_sizes else "default"  # printed when a run begins
     config.origins |= {name: origin for name in ("n_step", "H") if getattr(config, name) is None}
     if config.n_step is None:
         accumulated = per_device * config.gradient_accumulation_steps * processes

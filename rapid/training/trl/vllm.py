@@ -1,8 +1,9 @@
 """Patches for the vLLM engine that TRL creates in the trainer's process ("colocate" mode).
 
 TRL does not pass the policy's precision and the run's seed to the engine. It returns completions
-only when the last one of a batch has ended. It hands over one weight tensor at a time, which is
-slow on GPUs and fails on CPUs. The functions here wrap or replace TRL's calls to change this.
+only when the last one of a batch has ended. It passes weights to the engine one tensor at a time,
+which is slow on GPUs and fails on CPUs. The functions here wrap or replace TRL's calls to change
+all this.
 """
 
 import os
@@ -77,10 +78,11 @@ def _get_policy_dtype(generation: VLLMGeneration) -> torch.dtype:
 def prepare_engine() -> dict[str, int]:
     """Return further arguments for an engine on CPUs, and set vLLM's environment variables.
 
-    Two variables are set, unless the user has set them: the memory for vLLM's key-value cache, and
-    the choice of vLLM's older compile cache. vLLM 0.31 cannot load what it compiled ahead of time
-    for a CPU, and compiles again in each process, which takes a minute for 135 million parameters.
-    Loading from the older cache takes a quarter of this time.
+    On a GPU there are none, and nothing is set. On CPUs two variables are set, unless the user has
+    set them: the memory for vLLM's key-value cache, and the choice of vLLM's older compile cache.
+    vLLM 0.31 cannot load what it compiled ahead of time for a CPU, and compiles again in each
+    process, which takes a minute for 135 million parameters. Loading from the older cache takes a
+    quarter of this time.
     """
     if torch.cuda.is_available():
         return {}
@@ -184,8 +186,9 @@ def _reload_weights(generation: VLLMGeneration) -> None:
 def _pack_heads(model: torch.nn.Module) -> None:
     """Pack the LM head again, which may share the embedding's weights (tied embeddings).
 
-    No tensor is loaded under the own name of such a head, so vLLM keeps its packed copy. Without
-    this function, completions are silently sampled with the LM head of the model before training.
+    If its weights are the embedding's, no tensor is loaded under the head's own name, and vLLM
+    keeps the packed copy that it has. Without this function, completions would be sampled, without
+    an error, with the LM head of the model before training.
     """
     from vllm.model_executor.layers.vocab_parallel_embedding import (
         ParallelLMHead,
