@@ -12,14 +12,15 @@
  * Requests and answers are lines of JSON on standard input and output. A line with a field `bytes`
  * is followed by that many bytes, the export (export.js).
  *
- *   first   {header, renew}                 ->  {id, ready, why}; `renew`, the id, may be left out
+ *   first   {header, renew}                 ->  {id, ready}; `renew`, the id, may be left out. If
+ *                                               Lean does not start: {ready, why}, `why` is its error
  *   later   {renew, megabytes}              ->  {id, ready, answered}; the memory was put back, or
  *                                               the process ends if it uses more megabytes
  *   author  {id, name, statement, proof, checked}  ->  {id, why, messages, megabytes, bytes} export
  *   judge   {id, name, statement}                  ->  {id, why, messages, megabytes}
  *           {id, name, statement, bytes} export    ->  the same
  *
- * `why` is a reason of verdicts.py or one of these: `elaborated` (an author has exported the
+ * In the answers to the others `why` is a reason of verdicts.py or one of these: `elaborated` (an author has exported the
  * proof), `stated` (a judge accepts a statement, in a request without an export), `bad statement`.
  *
  * Lean runs on this thread and cannot be interrupted. So the caller enforces the time limit, by
@@ -53,7 +54,9 @@ class Input {
 
   /** Return the next `count` bytes. */
   readBytes(count) {
-    while (this.pending.length < count) if (!this.readMore()) throw new Error('the input is cut off');
+    while (this.pending.length < count) {
+      if (!this.readMore()) throw new Error('the input is cut off');
+    }
     return this.take(count);
   }
 
@@ -129,7 +132,8 @@ async function main([role, folder, image, scratch]) {
   for (let line; (line = input.readLine()) !== null; ) {
     const request = JSON.parse(line);
     if (request.renew !== undefined) {
-      if (process.memoryUsage().rss > 1e6 * request.megabytes) return; // the borrower starts another
+      // If the process ends here, the borrower starts another.
+      if (process.memoryUsage().rss > 1e6 * request.megabytes) return;
       lean.image.restoreIfChanged(lean.runtime, false);
       send({ id: request.renew, ready: true, answered: count });
       continue;
