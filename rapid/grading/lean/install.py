@@ -187,10 +187,11 @@ def create_cache_folder(folder: Path) -> None:
     except OSError as error:
         why = error.strerror
     if why:
+        variable = "RAPID_CACHE" if os.environ.get("RAPID_CACHE") else "XDG_CACHE_HOME"
         raise LeanUnavailable(
-            f"the cache {get_cache_folder()} cannot be written: {why}. Set XDG_CACHE_HOME (or "
-            "RAPID_CACHE) to a folder that you can write to, as in `export "
-            "XDG_CACHE_HOME=/tmp/cache`. Then run `rapid lean-setup`."
+            f"the cache {get_cache_folder()} cannot be written: {why}. Set {variable} to a folder "
+            f"that you can write to, as in `export {variable}=/tmp/cache`. Then run "
+            "`rapid lean-setup`."
         )
 
 

@@ -14,9 +14,9 @@
  * contains, such as an attribute or `open ... in`, is not held against a proof.
  *
  * To save time, a proof is first elaborated without checks by the author's kernel, since the
- * judge's kernel checks it anyway. Sometimes the result differs from that with checks: a tactic like
- * `first` goes on with its next alternative if the kernel refuses one. So there are two cases in
- * which a proof is elaborated again with checks: if elaborating fails and the kernel refuses a
+ * judge's kernel checks it anyway. Sometimes the result differs from that with checks: a tactic
+ * such as `first` goes on with its next alternative if the kernel refuses one. So a proof is
+ * elaborated again with checks in two cases: if elaborating fails and the kernel refuses a
  * declaration that was added before the theorem; and if the judge has refused the export (then the
  * caller sets `checked`).
  */

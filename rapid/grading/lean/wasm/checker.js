@@ -13,15 +13,16 @@
  * is followed by that many bytes, the export (export.js).
  *
  *   first   {header, renew}                 ->  {id, ready}; `renew`, the id, may be left out. If
- *                                               Lean does not start: {ready, why}, `why` is its error
+ *                                               Lean does not start, {ready, why}, with its error
  *   later   {renew, megabytes}              ->  {id, ready, answered}; the memory was put back, or
  *                                               the process ends if it uses more megabytes
  *   author  {id, name, statement, proof, checked}  ->  {id, why, messages, megabytes, bytes} export
  *   judge   {id, name, statement}                  ->  {id, why, messages, megabytes}
  *           {id, name, statement, bytes} export    ->  the same
  *
- * In the answers to the others `why` is a reason of verdicts.py or one of these: `elaborated` (an author has exported the
- * proof), `stated` (a judge accepts a statement, in a request without an export), `bad statement`.
+ * Otherwise `why` is a reason of verdicts.py or one of these: `elaborated` (an author has exported
+ * the proof), `stated` (a judge accepts the statement of a request without an export), `bad
+ * statement` (it does not).
  *
  * Lean runs on this thread and cannot be interrupted. So the caller enforces the time limit, by
  * killing the process. The caller also limits sizes, and chooses ids that a proof cannot guess.

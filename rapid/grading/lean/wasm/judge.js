@@ -23,7 +23,7 @@ const { box } = require('./runtime.js');
 const { Refusal, keyOf } = require('./refusal.js');
 
 const AXIOMS = new Set([['propext'], ['Classical', 'choice'], ['Quot', 'sound']].map(keyOf));
-// Constants by which the kernel runs compiled code.
+// Constants by which the kernel would run compiled code.
 const COMPILED = new Set([['Lean', 'reduceBool'], ['Lean', 'reduceNat']].map(keyOf));
 // The kernel has built-in rules for these constants, whatever their definitions are. If the header
 // lacks one, an export must not declare it: its definition could contradict the built-in rules.
