@@ -4,11 +4,11 @@ Writes and reads the export of a proof: an elaborated proof as text. This is the
 checker for a native Lean; Checker.lean is the second. install.py joins the two files, because
 `lean --run` takes one file. wasm/export.js describes the same format for the WebAssembly Lean.
 
-Each line is a JSON array without spaces. It defines a name, a level, an expression or a constant,
-and refers to earlier lines by their number among the lines of their kind. Names and levels are
-counted from 1 (0 is the anonymous name, and the level zero), expressions from 0. The export leaves
-out what the kernel ignores: metadata, and the names and kinds of bound variables. The last line
-refers to the value of the theorem.
+Each line is a JSON array without spaces. It defines a name, a universe level, an expression or a
+constant, and refers to earlier lines by their number among the lines of their kind. Names and
+levels are counted from 1 (0 is the anonymous name, and the level zero), expressions from 0. The
+export leaves out what the kernel ignores: metadata, and the names and kinds of bound variables. The
+last line refers to the value of the theorem.
 -/
 open Lean Elab
 

@@ -88,9 +88,10 @@ class LeanChecker:
 
     @property
     def answered(self) -> int:
-        """Return the number of proofs that the author has elaborated for earlier jobs.
+        """Return how many proofs the processes have dealt with for earlier jobs.
 
-        Or the number of those that the judge has passed, if that is smaller.
+        The author counts the proofs that it elaborated, and the judge those that it passed. The
+        smaller number is returned.
         """
         return min(process.answered for process in self._processes.values())
 
@@ -130,7 +131,7 @@ class LeanChecker:
         Raises:
             BadStatement: Lean does not accept the statement.
             LeanUnavailable: Lean does not start.
-            GraderDied: a process died.
+            GraderDied: a process died, or did not finish within the checker's timeout.
         """
         with self._lock:
             self._elaborate_statement({"name": name, "statement": statement})

@@ -7,7 +7,8 @@
  * ROLE is `author`, which elaborates a proof and exports the result as data (author.js), or
  * `judge`, which never sees the proof's text and decides about the export (judge.js). The two share
  * no memory. FOLDER has lean.js, lean.wasm and lib/ (install.py). IMAGE is the file with Lean's
- * memory after the header: it is read, or else written, first as SCRATCH (memory.js).
+ * memory after the header, the code before every statement: it is read, or else written, first as
+ * SCRATCH (memory.js).
  *
  * Requests and answers are lines of JSON on standard input and output. A line with a field `bytes`
  * is followed by that many bytes, the export (export.js).

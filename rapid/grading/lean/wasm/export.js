@@ -4,8 +4,9 @@
  *
  * Each line is a JSON array: a word, then the items that `LINES` lists for the word. An item may
  * refer to an earlier line: it is then the index of that line among the lines of the same kind. The
- * indices of names and levels begin with 1 (0 is the anonymous name, and the level zero), those of
- * expressions with 0. Texts are lists of code points, so an export has only ASCII characters.
+ * indices of names and universe levels begin with 1 (0 is the anonymous name, and the level zero),
+ * those of expressions with 0. Texts are lists of code points, so an export has only ASCII
+ * characters.
  *
  * The export leaves out what the kernel ignores: metadata, names of bound variables, and whether
  * they are implicit. A term that occurs several times is written once. Export.lean does the same

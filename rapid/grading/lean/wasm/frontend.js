@@ -1,6 +1,7 @@
 'use strict';
 /**
- * Lean's parser and elaborator: imports a header, then parses and elaborates commands after it.
+ * Lean's parser and elaborator: imports a header (the code before a statement, such as imports),
+ * then parses and elaborates commands after it.
  *
  * Calls go to functions of Lean that are exported by lean.wasm, such as
  * `l_Lean_Parser_parseCommand` for `Lean.Parser.parseCommand`. Fields of Lean's structures are read

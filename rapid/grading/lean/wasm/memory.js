@@ -1,8 +1,8 @@
 'use strict';
 /**
- * An image: the memory of a Lean that has imported the header. It is used to put the memory back
- * after a proof that may have changed it, and it is written to a file so that later processes need
- * not import the header.
+ * An image: the memory of a Lean that has imported the header, which is the code before every
+ * statement. It is used to put the memory back after a proof that may have changed it, and it is
+ * written to a file so that later processes need not import the header.
  *
  * Lean's state is its memory, the function table (which grows when a symbol is looked up) and the
  * limits of the stack. An image has all three. It leaves out the unused part of the stack, a third
