@@ -3,9 +3,10 @@
 The time limit of a verdict is not here: it is the benchmark's `timeout` in params.yaml. Processes
 that run beside hostile code import nothing from `rapid`, and get their limits when they start.
 
-Two kinds of limits are defined where they are enforced: what Lean's constructors can hold
-(`Export.lean` and `wasm/replay.js` in `grading/lean`), and the memory size of the WebAssembly Lean
-(`wasm/runtime.js`).
+The programs that run in Lean and node define limits of their own, in `grading/lean`: what Lean's
+constructors can hold (`Export.lean`, `wasm/replay.js`), the kernel's work (`Export.lean`,
+`wasm/frontend.js`), the lines of an export (`wasm/export.js`), and the size of the WebAssembly
+Lean's memory (`wasm/runtime.js`, `wasm/memory.js`).
 """
 
 MAX_CACHED_VERDICTS = 100_000  # verdicts in the cache of a pool of graders; each takes 0.5 kB

@@ -19,8 +19,8 @@ class CachedResult(Generic[Result]):
 class ResultCache(Generic[Result]):
     """Computes each result once, and keeps the last `max_results` that were used.
 
-    If several threads need a result, one computes it and the others wait. If that raises an error,
-    nothing is cached.
+    If several threads need a result, one computes it and the others wait. If computing it raises an
+    error, nothing is cached, and one of those that wait computes it again.
     """
 
     def __init__(self, max_results: int):

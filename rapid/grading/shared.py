@@ -50,7 +50,8 @@ class SharedGraders:
     ) -> list[Verdict | None]:
         """Return the verdicts on completions; None where there is no problem.
 
-        The completions of a bad problem have the verdict `bad_problem`.
+        A BadProblem in `problems` is an error that was raised when the problem was read. Its
+        completions, and those for which the grader raises one, have the verdict `bad_problem`.
 
         Raises:
             GradingFailed: graders die too often.

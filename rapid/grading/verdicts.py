@@ -55,14 +55,13 @@ INFRASTRUCTURE = _declare(
 )
 BAD_PROBLEM = _declare(
     "bad_problem",
-    "not graded: its problem is at fault; no reward; only in `rapid grade`",
-    "code lean",
+    "not graded: its problem is at fault; no reward",
     is_caused_by_completion=False,
 )
 
 
 def select_reasons(grader: str, excluded: Collection[str] = ()) -> set[str]:
-    """Return the names of the reasons that a completion can cause in a grader, but `excluded`."""
+    """Return the names of the reasons that a completion can cause in a grader, minus `excluded`."""
     return {
         name
         for name, reason in REASONS.items()
@@ -90,6 +89,6 @@ def build_verdict(reason: str) -> Verdict:
 
 
 def report_ungraded(reasons: dict[str, int]) -> None:
-    """Print how many completions were not graded, if there are any."""
+    """Print how many completions were not graded because the grader died, if there are any."""
     if count := reasons.get(INFRASTRUCTURE):
         print(f"{count} of {sum(reasons.values())} not graded: the grader died", file=sys.stderr)

@@ -76,7 +76,10 @@ class Worker(subprocess.Popen):
 
     @property
     def is_borrowed(self) -> bool:
-        """Return whether another process started this one: see `rapid.grading.standby`."""
+        """Return whether another process than the present one started this worker.
+
+        See `rapid.grading.standby`.
+        """
         return os.getpid() != self._owner
 
     def release(self) -> None:

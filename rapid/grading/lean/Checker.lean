@@ -10,13 +10,16 @@ elaborated proof as data. Nothing that it says is believed. The judge never sees
 proof. It elaborates the statement and reads the export. Its kernel checks each constant, in the
 environment after the header. The judge itself finds the axioms that the constants depend on.
 
-Both processes first import the header: {"header"} -> {"ready", "why"}. After that each request has
-an "id" and gets an answer {"id", "why", "messages"}. A line with "bytes" is followed by so many
-bytes.
+Both processes first import the header, the Lean code before a statement, such as imports:
+{"header"} -> {"ready", "why"}. After that each request has an "id" and gets an answer {"id", "why",
+"messages", "bytes"}. A line with "bytes" is followed by so many bytes: an export, or nothing if the
+number is 0. These are the other fields of a request, and the values of "why" in its answer:
 
-    author   {"name", "statement", "proof"} -> "elaborated", with "bytes", or a verdicts.py reason
+    author   {"name", "statement", "proof"} -> "elaborated", or a reason of verdicts.py
     judge    {"name", "statement"} -> "stated" or "bad statement"
              {"name", "statement", "bytes"} -> "passed", "forbidden" or "bad statement"
+
+Either role answers "crashed" if the request raises an error.
 -/
 open Lean Elab
 
@@ -92,8 +95,9 @@ def elaborate (base : Command.State) (parsed : Parsed) : IO (Environment × Mess
   let after ← state.get
   return (after.env, parsed.messages ++ after.messages)
 
-/-- Export the constants that these names depend on and that the header does not have, each after
-the constants that it uses. -/
+/-- Export the constants of these names and those that they depend on, each after the constants that
+it uses, but not those that the header has or that are in `written`. Return `written` with the names
+of all exported constants. -/
 partial def writeConstants (header : Kernel.Environment) (env : Environment) :
     List Name → NameSet → Write NameSet
   | [], written => return written
@@ -148,7 +152,8 @@ structure Goal where
   head : ConstantVal
   reader : Reader
 
-/-- Elaborate a statement, with `sorry` for its proof. Return the messages if it is not accepted. -/
+/-- Elaborate a statement, with `sorry` for its proof. Return the goal, or the messages if the
+statement is not accepted. -/
 def goalOf (base : Command.State) (trusted : NameSet) (name : Name) (statement : String) :
     IO (Except (List String) Goal) := do
   let parsed := parse base (statement ++ " sorry")
@@ -171,7 +176,8 @@ def goalOf (base : Command.State) (trusted : NameSet) (name : Name) (statement :
                   stated := statedNames } }
   return prepare.mapError fun why => [why]
 
-/-- Read an export and have the kernel check that it proves the goal. -/
+/-- Read an export and have the kernel check that it proves the goal. Return `trusted` with the
+constants that the export uses (`Reader.trusted`). -/
 def judge (goal : Goal) (trusted : NameSet) (text : String) : Except String NameSet := do
   let read : Read Unit := do
     readLines 1 (text.splitOn "\n")

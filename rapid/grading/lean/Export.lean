@@ -4,11 +4,11 @@ Writes and reads the export of a proof: an elaborated proof as text. This is the
 checker for a native Lean; Checker.lean is the second. install.py joins the two files, because
 `lean --run` takes one file. wasm/export.js describes the same format for the WebAssembly Lean.
 
-Each line is a JSON array without spaces. It defines a name, a level, an expression or a constant,
-and refers to earlier lines by their number among the lines of their kind. Names and levels are
-counted from 1 (0 is the anonymous name, and the level zero), expressions from 0. The export leaves
-out what the kernel ignores: metadata, and the names and kinds of bound variables. The last line
-refers to the value of the theorem.
+Each line is a JSON array without spaces. It defines a name, a universe level, an expression or a
+constant, and refers to earlier lines by their number among the lines of their kind. Names and
+levels are counted from 1 (0 is the anonymous name, and the level zero), expressions from 0. The
+export leaves out what the kernel ignores: metadata, and the names and kinds of bound variables. The
+last line refers to the value of the theorem.
 -/
 open Lean Elab
 
@@ -31,7 +31,8 @@ def Item.show : Item → String
   | .num value => toString value
   | .nums values => s!"[{",".intercalate (values.map toString)}]"
 
-/-- The names of the constants that the type and value of a constant mention. -/
+/-- The names of the constants that a constant's type and value mention; for an inductive type also
+its constructors. -/
 def usesOf (constant : ConstantInfo) : List Name :=
   let ofType := constant.type.getUsedConstants.toList
   match constant with
@@ -168,11 +169,11 @@ def readLine (text : String) : Except String (List Item) := do
   let (items, []) ← readList readItem rest #[] | throw "more after an array"
   return items
 
-/-- The largest number of a bound variable that Lean's terms can hold. -/
+/-- The largest de Bruijn index of a bound variable that Lean's terms can hold. -/
 def maxBoundVariable : Nat := 1048574
 /-- The largest depth of a level. -/
 def maxLevelDepth : Nat := 1000
-/-- The largest number in a name, an index of a field, or a hint. -/
+/-- The largest number that may be in a name, be the index of a field, or be a hint. -/
 def maxNumber : Nat := 2147483647
 /-- The kernel's limit of work for one declaration. -/
 def kernelHeartbeats : USize := 200000000
@@ -197,7 +198,8 @@ structure Reader where
   expressions : Array Expr := #[]
   /-- The environment after the header. -/
   header : Kernel.Environment
-  /-- Constants of the header that were found to depend on no axioms but `trustedAxioms`. -/
+  /-- Constants of the header that were found to depend on no axioms but `trustedAxioms`, and on no
+  `refusedConstants`. -/
   trusted : NameSet
   /-- The constants that the statement adds. An export may repeat them, which has no effect. -/
   stated : NameSet := {}

@@ -3,8 +3,8 @@
 A proof is hostile text, and elaborating it may run code in it. So nothing that the author says is
 trusted; it only exports the elaborated proof as data. The judge never sees the text of a proof. It
 elaborates the benchmark's statement, reads the export, and has its own kernel check that the export
-proves the statement. Both processes have a minimal environment. Each answer repeats a secret number
-of the request, which a proof cannot guess.
+proves the statement. Both processes get only the environment variables that they need. Each answer
+repeats a secret number of the request, which a proof cannot guess.
 """
 
 import threading
@@ -25,11 +25,8 @@ from rapid.grading.lean.process import (
 from rapid.grading.lean.standby import borrow
 from rapid.grading.verdicts import Verdict
 
-# The names of the processes in messages, by role.
-PROCESS_NAMES = {
-    "author": "process that reads proofs (the author)",
-    "judge": "process that checks proofs (the judge)",
-}
+# What the processes do, in messages, by role.
+TASKS = {"author": "reads proofs (the author)", "judge": "checks proofs (the judge)"}
 
 
 class BadStatement(BadProblem):
@@ -43,8 +40,8 @@ class LeanChecker:
 
     - wrong_answer: Lean reports an error.
     - unparsable: statement and proof are not exactly one theorem.
-    - forbidden: `sorry`, an axiom, a term that the kernel refuses, a text that is too long or has a
-      NUL character.
+    - forbidden: `sorry`, an axiom, a word that makes Lean run code of the proof, a term that the
+      kernel refuses, a text that is too long or has a NUL character.
     - memory: the proof term is too large.
 
     Args:
@@ -91,7 +88,11 @@ class LeanChecker:
 
     @property
     def answered(self) -> int:
-        """Return how many proofs each process has checked for earlier jobs, at least."""
+        """Return how many proofs the processes have dealt with for earlier jobs.
+
+        The author counts the proofs that it elaborated, and the judge those that it passed. The
+        smaller number is returned.
+        """
         return min(process.answered for process in self._processes.values())
 
     def check(self, name: str, statement: str, proof: str, timeout: float | None = None) -> Verdict:
@@ -130,7 +131,7 @@ class LeanChecker:
         Raises:
             BadStatement: Lean does not accept the statement.
             LeanUnavailable: Lean does not start.
-            GraderDied: a process died.
+            GraderDied: a process died, or did not finish within the checker's timeout.
         """
         with self._lock:
             self._elaborate_statement({"name": name, "statement": statement})
@@ -162,7 +163,7 @@ class LeanChecker:
         # judge's kernel checks the proof anyway. If the judge refuses the proof, the author
         # elaborates it again with these checks. Then a tactic such as `first` can go on with its
         # next alternative when the kernel refuses one, and a mistaken proof gets the reason
-        # wrong_answer from the author.
+        # wrong_answer from the author. (A native Lean always makes the checks.)
         for is_checked in (False, True):
             request = goal | {"proof": proof, "checked": is_checked}
             answer, export = self._ask("author", request, deadline - time.monotonic())
@@ -220,7 +221,7 @@ class LeanChecker:
             except ProcessDied as death:
                 self._restart(role)
                 if death.was_killed:
-                    message = f"{self._name_process(role)} was killed: {death}"
+                    message = f"{self._name_process(role)} died: {death}"
                     raise GraderDied(message) from None
                 if is_last:
                     return Answer(why=verdicts.CRASHED), b""
@@ -253,7 +254,7 @@ class LeanChecker:
         )
 
     def _name_process(self, role: str) -> str:
-        return f"the {PROCESS_NAMES[role]} of {self.backend}"
+        return f"the process of {self.backend} that {TASKS[role]}"
 
     def _start(self) -> None:
         """Borrow or start the processes that are missing."""

@@ -95,7 +95,7 @@ def _find_proof_after_statement(name: str, statement: str, text: str) -> str | N
     """Return what follows the theorem's statement in `text`; None if `text` has no such theorem.
 
     A statement ends in `:=`, and may contain others, in binders and in `let`. If `statement` has n
-    of them after the theorem's name, the proof follows the n-th in `text`.
+    of them after the theorem's name, the proof follows the n-th after the name in `text`.
     """
     code = _blank_comments(text)
     if (start := _find_end_of_name(name, code)) is None:

@@ -33,13 +33,12 @@ class LeanGrader:
     Each header has its own `LeanChecker`, because importing a header takes long. The grader keeps
     the checkers of the `limits.LEAN_CHECKERS` headers that were used last.
 
+    `prepare`, `warm_up` and `grade` raise BadStatement if Lean does not accept the statement of a
+    problem, and LeanUnavailable if Lean does not start.
+
     Args:
         timeout: wall-clock seconds for one completion.
         unsafe: whether a native Lean may run without a sandbox.
-
-    Raises:
-        BadStatement: Lean does not accept a problem's statement.
-        LeanUnavailable: Lean does not start.
     """
 
     def __init__(self, timeout: float, unsafe: bool = False):
@@ -68,8 +67,9 @@ class LeanGrader:
         """Grade completions to warm up Lean, unless its processes have been warmed up before.
 
         V8 (node's JavaScript engine) compiles a function of the WebAssembly Lean when the function
-        is first called. So the first proofs take longer. A Lean that the fork server lends counts
-        as warmed up if it has checked as many proofs as there are theorems in `samples`.
+        is first called. So the first proofs take longer. A Lean that the fork server lends
+        (standby.py) counts as warmed up if it has checked as many proofs as there are theorems in
+        `samples`.
         """
         checker = self._get_checker(samples[0][0].header)
         checker.wait_ready()

@@ -40,7 +40,7 @@ LEAN_VERSION = "4.28.0"
 FIRST_FIXED_VERSION = (4, 32, 2)  # the first version without the bugs lean4#14484 and lean4#14576
 MIN_NODE_VERSION = 24  # earlier versions of node refuse a module with 200,000 exports
 NPM_SECONDS = 900  # time limit of the download
-NPM_WORDS = 60  # first words of npm's error message that are shown; they have the error
+NPM_WORDS = 60  # words shown of npm's output; the cause is at its beginning
 CHECKER_PARTS = [Path(__file__).with_name(f"{name}.lean") for name in ("Export", "Checker")]
 PROGRAMS = {"lean.js", "lean.wasm"}  # files whose digests are compared in each process
 STAMP = "installed.json"  # sizes and digests of all files; without it, the folder is incomplete
@@ -109,13 +109,15 @@ def find_lean(verify_all: bool = False) -> Backend | None:
 
 def describe_kernel_bugs(backend: Backend) -> str:
     """Return a warning about the known bugs of this Lean's kernel; "" if there are none."""
-    if tuple(map(int, re.findall(r"\d+", backend.version)[:3])) >= FIRST_FIXED_VERSION:
+    version = tuple(map(int, re.findall(r"\d+", backend.version)[:3]))
+    if version >= FIRST_FIXED_VERSION:
         return ""
     fixed_version = ".".join(map(str, FIRST_FIXED_VERSION))
-    return (
-        f"Lean {backend.version} is older than {fixed_version} and has two known kernel bugs. "
-        "The checker keeps completions from exploiting them (docs/security.md)"
-    )
+    if version:
+        bugs = f"Lean {backend.version} is older than {fixed_version} and has two known kernel bugs"
+    else:
+        bugs = f"Lean's version is unknown; before {fixed_version} it has two known kernel bugs"
+    return f"{bugs}. The checker keeps completions from exploiting them (docs/security.md)"
 
 
 def run_for_output(*command: str, environment: dict[str, str] | None = None) -> str:
@@ -185,10 +187,11 @@ def create_cache_folder(folder: Path) -> None:
     except OSError as error:
         why = error.strerror
     if why:
+        variable = "RAPID_CACHE" if os.environ.get("RAPID_CACHE") else "XDG_CACHE_HOME"
         raise LeanUnavailable(
-            f"the cache {get_cache_folder()} cannot be written: {why}. Set XDG_CACHE_HOME (or "
-            "RAPID_CACHE) to a folder that you can write to, as in `export "
-            "XDG_CACHE_HOME=/tmp/cache`. Then run `rapid lean-setup`."
+            f"the cache {get_cache_folder()} cannot be written: {why}. Set {variable} to a folder "
+            f"that you can write to, as in `export {variable}=/tmp/cache`. Then run "
+            "`rapid lean-setup`."
         )
 
 
@@ -208,7 +211,7 @@ def is_installed(folder: Path, verify_all: bool = False) -> bool:
         stamp = json.loads((folder / STAMP).read_text(encoding="utf-8"))
         if any((folder / name).stat().st_size != size for name, size in stamp["bytes"].items()):
             return False
-        digests = stamp.get("digests", {})  # an installation by an older version has none
+        digests = stamp.get("digests", {})  # older versions of this file wrote none
         verified = digests if verify_all else digests.keys() & PROGRAMS
         return all(_hash_file(folder / name) == digests[name] for name in verified)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):

@@ -1,7 +1,8 @@
 """Builds the commands that start a Lean checker: wasm/checker.js, or natively Checker.lean.
 
-Both have the same protocol of JSON lines, which wasm/checker.js describes. Checker.lean has been
-tested in the WebAssembly Lean only, because no native Lean was available.
+Both get requests as JSON lines. wasm/checker.js describes the protocol; Checker.lean describes its
+part of it, which has no `renew` and no `checked`. Checker.lean has been tested in the WebAssembly
+Lean only, because no native Lean was available.
 """
 
 import contextlib
@@ -67,7 +68,12 @@ class Launch:
 
 
 def plan_launch(backend: Backend, header: str, role: Role, unsafe: bool = False) -> Launch:
-    """Return how to start a checker of proofs after this header, or raise LeanUnavailable."""
+    """Return how to start an author or a judge, or raise LeanUnavailable.
+
+    Args:
+        header: the code before every statement, such as imports. The process gets it later, in a
+            request; here it only selects the image of memory (`get_image_path`).
+    """
     if backend.kind == "native":
         return plan_native(backend, role, unsafe)
     return plan_wasm(backend, header, role)
@@ -124,9 +130,9 @@ def plan_native(backend: Backend, role: Role, unsafe: bool) -> Launch:
 def plan_wasm(backend: Backend, header: str, role: Role) -> Launch:
     """Return how to start the WebAssembly Lean in node.
 
-    Node may read only the installed Lean, its images and the scripts. Only a judge may write, and
-    only the image of Lean's memory after this header, if there is none yet. Later processes start
-    with the image (`get_image_path`). The judge writes a scratch file, and renames it to the image.
+    Node may read only the installed Lean, its images and the scripts. Only a judge may write,
+    and only if there is no image yet of Lean's memory after this header (`get_image_path`). Then it
+    writes the image to a scratch file, which it renames. Later processes start with the image.
     """
     image = get_image_path(backend, header)
     delete_if_damaged(image)

@@ -20,7 +20,8 @@ from pathlib import Path
 FILTER = 3  # file descriptor from which bubblewrap reads the filter
 # Paths outside of Lean's folders that Lean needs.
 SYSTEM_PATHS = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/etc/ld.so.cache")
-RUNNER_FOLDER = str(Path(__file__).resolve().parents[1] / "code" / "runner")  # the folder of bpf.py
+# The folder of bpf.py, which assembles filters.
+RUNNER_FOLDER = str(Path(__file__).resolve().parents[1] / "code" / "runner")
 
 CLONE_THREAD = 0x0001_0000  # the flag of clone that makes a thread
 # A filter cannot see the flags of clone3. So clone3 fails with ENOSYS, and C libraries use clone.

@@ -70,8 +70,9 @@ class ProcessDied(Exception):
 class LeanProcess(Worker):
     """A Lean process that has imported a header, as author or as judge.
 
-    A process that its owner forks can borrow it (standby.py). The borrower can send requests as the
-    owner does, but cannot see the exit status of Lean.
+    Its owner is the Python process that started it. A job that the owner forks can borrow it
+    (standby.py). The borrower can send requests as the owner does, but cannot see the exit status
+    of Lean.
 
     Args:
         backend: the Lean to start.
@@ -184,7 +185,7 @@ class LeanProcess(Worker):
         Args:
             request: the fields of the request, without its id.
             timeout: seconds.
-            export: bytes to send after the request: a proof for the judge.
+            export: bytes to send after the request: the export of a proof, for the judge.
 
         Returns:
             The answer, and the export that follows the answer (b"" without one).

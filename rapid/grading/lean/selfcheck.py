@@ -1,9 +1,10 @@
-"""The command `rapid lean-setup`: installs Lean and tests whether it judges correctly."""
+"""The command `rapid lean-setup`: installs Lean, tests its judgements, and looks for Mathlib."""
 
 from rapid.grading.lean.checker import LeanChecker
 from rapid.grading.lean.install import KINDS, MATHLIB_ADVICE, Backend, LeanUnavailable, ensure_lean
 
-# A true statement with a proof, and a false one with a proof that avoids the author's kernel check.
+# A true statement with a proof, and a false one with a proof that avoids the kernel's check in the
+# process that elaborates proofs, but not in the one that judges them (`checker`).
 TRUE = ("theorem t (a b : Nat) (h : a < b) : a + 1 ≤ b := by", "omega")
 FALSE = ("theorem t : (1 : Nat) = 2 := by", "set_option debug.skipKernelTC true in decide +kernel")
 

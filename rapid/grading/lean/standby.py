@@ -39,7 +39,10 @@ def _find_backend() -> Backend | None:
 
 
 def borrow(role: Role, backend: Backend, header: str) -> LeanProcess | None:
-    """Return the process that was lent to this job for a role; None if it has another header."""
+    """Return the process that was lent to this job for a role, and renew it (`LeanProcess.renew`).
+
+    Returns None if none was lent, or if it has another header or is of another Lean.
+    """
     if process := STANDBY.borrow(role, lambda process: process.serves(backend, header)):
         process.renew()
     return process

@@ -119,10 +119,12 @@ def test_a_failing_npm_is_reported_with_its_output(empty_machine, script, messag
         ensure_lean()
 
 
-def test_an_unwritable_cache_is_reported_with_advice(empty_machine, monkeypatch):
+@pytest.mark.parametrize("variable", ["RAPID_CACHE", "XDG_CACHE_HOME"])
+def test_an_unwritable_cache_is_reported_with_advice(empty_machine, monkeypatch, variable):
     (empty_machine / "home").touch()
-    monkeypatch.setenv("RAPID_CACHE", str(empty_machine / "home" / "cache"))
-    message = r"the cache \S+/home/cache cannot be written: Not a directory\. Set XDG_CACHE_HOME"
+    monkeypatch.delenv("RAPID_CACHE", raising=False)
+    monkeypatch.setenv(variable, str(empty_machine / "home" / "cache"))
+    message = rf"the cache \S+/home/cache\S* cannot be written: Not a directory\. Set {variable} to"
     with pytest.raises(LeanUnavailable, match=message):
         ensure_lean()
 
@@ -222,7 +224,7 @@ def test_a_failed_patch_is_reported_as_such(lean_package, monkeypatch):
 
 @pytest.mark.parametrize("patch", PATCHES, ids=lambda patch: patch.why[:40])
 def test_a_patch_that_does_not_apply_is_an_error(patch):
-    with pytest.raises(PatchFailed, match=r"occurs 0 times in lean\.js, not once"):
+    with pytest.raises(PatchFailed, match=r"occurs 0 times in lean\.js, not once.*[^.]$"):
         patch_lean_js(make_lean_js().replace(patch.old, ""))
 
 
@@ -291,3 +293,4 @@ def test_a_lean_that_does_not_run_is_ignored(empty_machine):
 def test_kernels_older_than_the_fixed_version_have_known_bugs(version, is_old):
     description = install.describe_kernel_bugs(install.Backend("native", version, Path()))
     assert bool(description) == is_old
+    assert ("is older than 4.32.2" in description) == (is_old and version != "unknown")

@@ -1,1 +1,1 @@
-"""The WebAssembly Lean: scripts that run it in node, and patches that make it start quickly."""
+"""The WebAssembly Lean: scripts that run it in node, and patches of it and its loader."""

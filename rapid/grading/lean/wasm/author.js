@@ -3,8 +3,8 @@
  * The author elaborates `statement` followed by `proof` and exports the result (export.js).
  *
  * An adversary may have written the proof, and elaborating it may run code in it. So nothing that
- * this process says is believed. If it refuses a proof, that saves the judge's time, and the verdict
- * has a more precise reason; but no proof passes because of it. It requires of a proof:
+ * this process says is believed. If it refuses a proof, the judge's time is saved, and the verdict
+ * has a more precise reason; but no proof passes because of it. This process requires of a proof:
  *
  * 1. The proof has no word that makes Lean run code, and the options of its tactics are literals.
  * 2. The text is exactly one command, of the same form as the statement's command.
@@ -14,9 +14,9 @@
  * contains, such as an attribute or `open ... in`, is not held against a proof.
  *
  * To save time, a proof is first elaborated without checks by the author's kernel, since the
- * judge's kernel checks it anyway. Sometimes the result differs from that with checks: a tactic such
- * as `first` goes on with its next alternative if the kernel refuses one. So there are two cases in
- * which a proof is elaborated again with checks: if elaborating fails and the kernel refuses a
+ * judge's kernel checks it anyway. Sometimes the result differs from that with checks: a tactic
+ * such as `first` goes on with its next alternative if the kernel refuses one. So a proof is
+ * elaborated again with checks in two cases: if elaborating fails and the kernel refuses a
  * declaration that was added before the theorem; and if the judge has refused the export (then the
  * caller sets `checked`).
  */
@@ -78,7 +78,7 @@ class Author {
     const { lean } = this;
     const { unchecked } = lean.rt.noticed;
     const theorem = lean.findConstant(environment, lean.rt.parseName(name));
-    const before = theorem === null ? unchecked : unchecked.slice(0, -1);
+    const before = theorem === null ? unchecked : unchecked.slice(0, -1); // the theorem is the last
     return before.every((declaration) => lean.accepts(...declaration));
   }
 }

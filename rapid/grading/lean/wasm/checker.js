@@ -7,20 +7,23 @@
  * ROLE is `author`, which elaborates a proof and exports the result as data (author.js), or
  * `judge`, which never sees the proof's text and decides about the export (judge.js). The two share
  * no memory. FOLDER has lean.js, lean.wasm and lib/ (install.py). IMAGE is the file with Lean's
- * memory after the header: it is read, or else written, first as SCRATCH (memory.js).
+ * memory after the header, the code before every statement: it is read, or else written, first as
+ * SCRATCH (memory.js).
  *
  * Requests and answers are lines of JSON on standard input and output. A line with a field `bytes`
  * is followed by that many bytes, the export (export.js).
  *
- *   first   {header, renew}                 ->  {id, ready, why}; `renew`, the id, may be left out
+ *   first   {header, renew}                 ->  {id, ready}; `renew`, the id, may be left out. If
+ *                                               Lean does not start, {ready, why}, with its error
  *   later   {renew, megabytes}              ->  {id, ready, answered}; the memory was put back, or
  *                                               the process ends if it uses more megabytes
  *   author  {id, name, statement, proof, checked}  ->  {id, why, messages, megabytes, bytes} export
  *   judge   {id, name, statement}                  ->  {id, why, messages, megabytes}
  *           {id, name, statement, bytes} export    ->  the same
  *
- * `why` is a reason of verdicts.py or one of these: `elaborated` (an author has exported the
- * proof), `stated` (a judge accepts a statement, in a request without an export), `bad statement`.
+ * Otherwise `why` is a reason of verdicts.py or one of these: `elaborated` (an author has exported
+ * the proof), `stated` (a judge accepts the statement of a request without an export), `bad
+ * statement` (it does not).
  *
  * Lean runs on this thread and cannot be interrupted. So the caller enforces the time limit, by
  * killing the process. The caller also limits sizes, and chooses ids that a proof cannot guess.
@@ -53,7 +56,9 @@ class Input {
 
   /** Return the next `count` bytes. */
   readBytes(count) {
-    while (this.pending.length < count) if (!this.readMore()) throw new Error('the input is cut off');
+    while (this.pending.length < count) {
+      if (!this.readMore()) throw new Error('the input is cut off');
+    }
     return this.take(count);
   }
 
@@ -129,7 +134,8 @@ async function main([role, folder, image, scratch]) {
   for (let line; (line = input.readLine()) !== null; ) {
     const request = JSON.parse(line);
     if (request.renew !== undefined) {
-      if (process.memoryUsage().rss > 1e6 * request.megabytes) return; // the borrower starts another
+      // If the process ends here, the borrower starts another.
+      if (process.memoryUsage().rss > 1e6 * request.megabytes) return;
       lean.image.restoreIfChanged(lean.runtime, false);
       send({ id: request.renew, ready: true, answered: count });
       continue;

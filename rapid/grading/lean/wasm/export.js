@@ -3,9 +3,10 @@
  * Writes Lean's terms as text, the export. The author writes it and the judge reads it (replay.js).
  *
  * Each line is a JSON array: a word, then the items that `LINES` lists for the word. An item may
- * refer to an earlier line: it is then the index of that line among the lines of the same kind.
- * Names and levels are counted from 1 (0 is the anonymous name, and level zero), expressions from 0.
- * Texts are lists of code points, so that an export has only ASCII characters.
+ * refer to an earlier line: it is then the index of that line among the lines of the same kind. The
+ * indices of names and universe levels begin with 1 (0 is the anonymous name, and the level zero),
+ * those of expressions with 0. Texts are lists of code points, so an export has only ASCII
+ * characters.
  *
  * The export leaves out what the kernel ignores: metadata, names of bound variables, and whether
  * they are implicit. A term that occurs several times is written once. Export.lean does the same
@@ -68,8 +69,8 @@ class Exporter {
 
   /**
    * Write the type and value of a ConstantInfo that is a definition, a theorem or an opaque
-   * constant. Return what `writeConstant` needs, and `uses`: the addresses of the names of the constants
-   * that type and value mention.
+   * constant. Return what `writeConstant` needs, and `uses`: the addresses of the names of the
+   * constants that type and value mention.
    */
   writeParts(constant, kind) {
     const { rt } = this;
@@ -99,7 +100,10 @@ class Exporter {
     return Buffer.from(this.lines.map((line) => JSON.stringify(line) + '\n').join(''));
   }
 
-  /** Write a node after its parts and return its index. Terms are too deep for recursion. */
+  /**
+   * Return the index of a node (a name, level or expression). If it has not been written, write its
+   * parts, then the node. This is a loop, because terms are too deep for recursion.
+   */
   reference(kind, root) {
     const written = this.written[kind];
     const pending = [root];
@@ -139,7 +143,7 @@ class Exporter {
       node = rt.field(node, 0);
       op = rt.constructorOf(node) === 1 ? 'text' : 'nat';
     }
-    // The node is a metavariable or a free variable, which a finished proof does not have.
+    // Otherwise it is a metavariable or a free variable, which a finished proof does not have.
     if (!Object.hasOwn(LINES[kind], op)) throw new Error(`a term with a ${op}`);
     const kinds = LINES[kind][op];
     return { op, fields: kinds.map((kind) => ({ kind, object: rt.field(node, index++) })) };
@@ -175,8 +179,9 @@ class Exporter {
 }
 
 /**
- * Export a theorem in `environment`: its `type` or its `value`, as `part` says. The constants that it
- * depends on and that the header does not have come first, each after the constants that it uses.
+ * Export a theorem in `environment`. The last line refers to its type or its value, as `part`
+ * ('type' or 'value') says. The constants that the theorem depends on and that the header does not
+ * have come before it, each after the constants that it uses.
  */
 function exportTheorem(lean, environment, theorem, part) {
   const { rt } = lean;

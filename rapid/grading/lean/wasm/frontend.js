@@ -1,6 +1,7 @@
 'use strict';
 /**
- * Lean's parser and elaborator: imports a header, then parses and elaborates commands after it.
+ * Lean's parser and elaborator: imports a header (the code before a statement, such as imports),
+ * then parses and elaborates commands after it.
  *
  * Calls go to functions of Lean that are exported by lean.wasm, such as
  * `l_Lean_Parser_parseCommand` for `Lean.Parser.parseCommand`. Fields of Lean's structures are read
@@ -23,7 +24,8 @@ const UNCHECKED_COMMAND = 'set_option debug.skipKernelTC true';
 const HEARTBEATS = 200000000; // the kernel's limit of work for one check
 const SEVERITY = ['information', 'warning', 'error'];
 const END = 'Lean.Parser.Command.eoi'; // what the parser returns at the end of a text
-// The type of the snapshot that a theorem leaves.
+// A snapshot is what Lean's language server keeps of an elaborated command, so that after an edit
+// only the changed part is elaborated again. This is the type of a theorem's snapshot.
 const DECLARATIONS = 'Lean.Elab.DefsParsedSnapshot';
 
 const NONE = box(0);
@@ -71,6 +73,7 @@ class Frontend {
   importModules(syntax) {
     const { rt, x } = this;
     const imports = rt.keep(x.l_Lean_Elab_headerToImports(syntax, 1));
+    // Lean's parameters trustLevel, leakEnv and loadExts, and an empty map, which is box(1).
     const [trust, leak, extensions, noArtifacts] = [0, 1, 1, 3];
     const imported = x.l_Lean_importModules(
       imports, this.options, trust, rt.makeEmptyArray(), leak, extensions, PRIVATE_LEVEL,
@@ -119,7 +122,8 @@ class Frontend {
   elaborateFrom(input, commandState, { syntax }, old = null) {
     const { rt, x } = this;
     const promise = rt.keep(x.lean_io_promise_new());
-    const before = old === null ? NONE : rt.makeObject(1, [rt.makeObject(0, [NONE, rt.share(old)])]);
+    const before =
+      old === null ? NONE : rt.makeObject(1, [rt.makeObject(0, [NONE, rt.share(old)])]);
     // A SnapshotBundle: the old snapshot, and a promise that Lean resolves with the new one.
     const bundle = rt.makeObject(1, [rt.makeObject(0, [before, promise])]);
     const reference = rt.keep(x.lean_st_mk_ref(rt.share(commandState)));
@@ -242,7 +246,7 @@ class Frontend {
     return result;
   }
 
-  /** Return a snapshot without its proof, for `elaborateFrom`; null if there is none. */
+  /** Return a snapshot without its proof, for `elaborateFrom`; null if it has another type. */
   dropProof(snapshot) {
     const { rt, x } = this;
     if (rt.isScalar(snapshot)) return null;

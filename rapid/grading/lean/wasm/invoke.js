@@ -29,9 +29,10 @@ ZEROS.d = [0x44, 0, ...ZEROS.f.slice(1), 0, 0, 0];
 const [FUNCTION, TABLE, TAG, FUNCREF] = [0, 1, 4, 0x70]; // kinds of imports; a table's items
 // Opcodes: local.get and local.set are GET and SET, i32.const is NUMBER.
 const [TRY, CATCH, END, CALL, CALL_INDIRECT] = [0x06, 0x07, 0x0b, 0x10, 0x11];
-const [GET, SET, NUMBER, NO_RESULT] = [0x20, 0x21, 0x41, 0x40];
+const [GET, SET, NUMBER] = [0x20, 0x21, 0x41];
+const NO_RESULT = 0x40; // the type of a block without a result
 
-/** Encode a number below 2 ** 13 in LEB128 with two bytes, as a signed or unsigned number. */
+/** Encode a number below 2 ** 13 in two bytes that are right as signed and as unsigned LEB128. */
 const encodeNumber = (value) => [(value & 127) | 128, value >> 7];
 const encodeVector = (items) => [...encodeNumber(items.length), ...items.flat()];
 const encodeWithSize = (bytes) => [
@@ -48,9 +49,10 @@ const pushLocals = (first, count) =>
 
 /**
  * Build a WebAssembly module with one function for each signature, instantiate it, and return its
- * exports. `types`, `imports`, `tables` and `exports` are encoded items of the module's sections;
- * the functions are exported too. `env` has the values of the imports by name. `body(signature,
- * index)` returns the bytes of a function's body.
+ * exports. `types` (first those of the functions), `imports`, `tables` and `exports` are items of
+ * the module's sections: an import or export is a list of its name and bytes, the others are bytes.
+ * The functions are exported too. `env` has the values of the imports by name. `body(signature,
+ * index)` returns the bytes of a function's body, without its END.
  */
 function instantiate(signatures, { types, imports, tables, exports, env }, body) {
   const first = imports.filter(([, kind]) => kind === FUNCTION).length;

@@ -8,8 +8,8 @@
  * 1. The judge elaborates the statement with `sorry`, to get the theorem's name, universe
  *    parameters and type.
  * 2. The kernel checks each exported constant, and then the theorem, in the environment after the
- *    header. The theorem's name, parameters and type are those of step 1; only its value comes from
- *    the export.
+ *    header (the code before the statement, such as imports). The theorem's name, parameters and
+ *    type are those of step 1; only its value comes from the export.
  * 3. The judge looks up each constant of the header that the exported terms mention. An axiom must
  *    be one of Lean's three standard axioms, and constants by which the kernel would run compiled
  *    code are refused.
@@ -23,7 +23,7 @@ const { box } = require('./runtime.js');
 const { Refusal, keyOf } = require('./refusal.js');
 
 const AXIOMS = new Set([['propext'], ['Classical', 'choice'], ['Quot', 'sound']].map(keyOf));
-// Constants by which the kernel runs compiled code.
+// Constants by which the kernel would run compiled code.
 const COMPILED = new Set([['Lean', 'reduceBool'], ['Lean', 'reduceNat']].map(keyOf));
 // The kernel has built-in rules for these constants, whatever their definitions are. If the header
 // lacks one, an export must not declare it: its definition could contradict the built-in rules.

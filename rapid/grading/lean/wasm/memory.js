@@ -1,8 +1,8 @@
 'use strict';
 /**
- * An image: the memory of a Lean that has imported the header. It is used to put the memory back
- * after a proof that may have changed it, and it is written to a file so that later processes need
- * not import the header.
+ * An image: the memory of a Lean that has imported the header, which is the code before every
+ * statement. It is used to put the memory back after a proof that may have changed it, and it is
+ * written to a file so that later processes need not import the header.
  *
  * Lean's state is its memory, the function table (which grows when a symbol is looked up) and the
  * limits of the stack. An image has all three. It leaves out the unused part of the stack, a third
@@ -27,6 +27,7 @@ class Image {
   /** Return an image of `runtime`. `roots` are addresses of objects that a Frontend needs. */
   static of(runtime, roots) {
     const pointer = runtime.x.emscripten_stack_get_current();
+    // `top` is the end of the heap; the limits of the stack are in `runtime.stack`.
     const [size, top] = [runtime.bytes.length, runtime.x.sbrk(0)];
     const layout = { stack: runtime.stack, pointer, size, top };
     const parts = liveRanges(layout).map(([start, end]) => runtime.bytes.slice(start, end));
@@ -36,7 +37,7 @@ class Image {
   /** Read an image from a file. */
   static read(path) {
     const file = fs.readFileSync(path);
-    const begin = file.indexOf(10) + 1;
+    const begin = file.indexOf(10) + 1; // 10 is the line feed; this is the second line's beginning
     let offset = file.indexOf(10, begin) + 1;
     const head = JSON.parse(file.subarray(begin, offset));
     const parts = liveRanges(head).map(([start, end]) =>
@@ -74,8 +75,8 @@ class Image {
   /**
    * Put the memory back after a request, but only if that is necessary: it takes longer than
    * elaborating a proof. It is necessary if code of a proof has run, if the request did not finish
-   * (not `isFinished`), or if the memory fills up. Otherwise only Lean's own code has written to the
-   * memory, and for that code a proof is data.
+   * (not `isFinished`), or if proofs have allocated MAX_GROWTH. Otherwise only Lean's own code has
+   * written to the memory, and for that code a proof is data.
    */
   restoreIfChanged(runtime, isFinished) {
     const mayBeChanged = runtime.noticed.evaluated || !isFinished;

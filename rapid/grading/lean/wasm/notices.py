@@ -50,7 +50,7 @@ HEADER = 8  # bytes before the first section
 
 
 class PatchFailed(ValueError):
-    """A patch does not fit this file: it was written for another version."""
+    """A patch does not fit lean.js or lean.wasm: it was written for another version of the file."""
 
 
 def add_beginnings(program: bytes) -> bytes:

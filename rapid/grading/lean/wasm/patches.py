@@ -1,8 +1,8 @@
 """Patches for lean.js, the loader of the published WebAssembly Lean, each with its reason.
 
-Without patches the package works, but needs minutes and 3.5 GB for one file. Nearly all of that is
-book-keeping for 200,000 functions that threads or shared libraries could look up. The checker uses
-neither. Patches of Lean itself, lean.wasm, are in notices.py.
+Without patches the package works, but needs minutes and 3.5 GB for one file of Lean code. Nearly
+all of that is book-keeping for 200,000 functions that threads or shared libraries could look up.
+The checker uses neither. Patches of Lean itself, lean.wasm, are in notices.py.
 """
 
 import hashlib
@@ -64,14 +64,15 @@ def patch_lean_js(source: str) -> str:
     """Return lean.js with all patches: 0.7 MB instead of 89 MB.
 
     Raises:
-        PatchFailed: the text that a patch replaces does not occur exactly once.
+        PatchFailed: the text that a patch replaces does not occur exactly once, or lean.js has no
+            function assignWasmExports.
     """
     source = drop_unused_exports(source)
     for patch in PATCHES:
         if (count := source.count(patch.old)) != 1:
             raise PatchFailed(
                 f"the text that a patch is to replace occurs {count} times in lean.js, not once. "
-                f"Reason for the patch: {patch.why}"
+                f"Reason for the patch: {patch.why.removesuffix('.')}"
             )
         source = source.replace(patch.old, patch.new)
     return source

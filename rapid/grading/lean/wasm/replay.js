@@ -3,9 +3,9 @@
  * Reads an export (export.js) and builds its terms with Lean's own constructors.
  *
  * An adversary may have written the export. So the reader is strict: a reference must be to an
- * earlier line, a text must have only Unicode scalar values, and a number can be written in one way
- * only. Every other line is refused. Then the names that the judge compares in JavaScript are
- * exactly the names that Lean gets.
+ * earlier line, a text must have only Unicode scalar values, numbers must be within their limits,
+ * and the digits of a `nat` have no leading zero. Every other line is refused. Then the names that
+ * the judge compares in JavaScript are exactly the names that Lean gets.
  */
 const { HINTS, LINES, MAX_LINES } = require('./export.js');
 const { box } = require('./runtime.js');
@@ -158,7 +158,7 @@ class Replayer {
     return this.objects[form.kind].push(this.buildObject(op, parts));
   }
 
-  /** Return the depth of a level. Throw a Refusal if Lean's constructor could not build it. */
+  /** Return the depth of a level. Throw a Refusal if it is above the limit. */
   depth(op, items) {
     const depth = op === 'param' ? 0 : 1 + Math.max(...items.map((item) => this.depths[item]));
     if (depth > LIMIT.depth) throw new Refusal('forbidden', ['a universe level is too deep']);

@@ -61,7 +61,8 @@ function makeClosable(imports, isClosed) {
       if (isClosed()) throw new ForbiddenCall(`Lean may not call ${name}`);
       return original(...values);
     };
-    imports[name] = Object.assign(closable, original); // with the signature, which lean.js stores there
+    // With the properties of `original`: lean.js stores the signature there.
+    imports[name] = Object.assign(closable, original);
   }
 }
 
@@ -117,8 +118,8 @@ class Runtime {
   constructor(module, library) {
     this.module = module;
     this.library = library;
-    // Notices since the memory was last tidied: how often code of a proof was run, and
-    // [environment, declaration] of each declaration that was added without the kernel.
+    // Notices in the present request: how often the interpreter was entered, and [environment,
+    // declaration] of each declaration that was added without the kernel.
     this.noticed = { evaluated: 0, unchecked: [] };
     module.notice = {
       evaluated: () => (this.noticed.evaluated += 1),
@@ -163,8 +164,8 @@ class Runtime {
   get views() {
     const { buffer } = this.memory;
     if (this.current?.buffer !== buffer) {
-      const counts = new Int32Array(buffer);
-      this.current = { buffer, bytes: new Uint8Array(buffer), words: new Uint32Array(buffer), counts };
+      const [bytes, words] = [new Uint8Array(buffer), new Uint32Array(buffer)];
+      this.current = { buffer, bytes, words, counts: new Int32Array(buffer) };
     }
     return this.current;
   }
