@@ -112,12 +112,15 @@ class Estimator:
             return ""
         needed = f"{(self.machine.base_memory + memory.total) / 1e9:.0f} GB"
         problem = f"{needed} needed, more than {USABLE_SHARE:.0%} of {self.memory / 1e9:.0f} GB"
+        upgrade = "use larger GPUs" if self.uses_gpus else "use a machine with more memory"
+        if isinstance(spec, DistillSpec) and self.uses_gpus:
+            return f"{problem}: raise the teacher's tensor_parallel, or {upgrade}"
         if not isinstance(spec, TrainSpec):
-            return f"{problem}: raise the model's tensor_parallel, or use larger GPUs"
+            return f"{problem}: {upgrade}"
         section = "training" if spec.training else SFT.key
         if memory.completions > 1:
             return f"{problem}: lower {section}.micro_batch, or set it to auto"
-        remedy = "use more or larger GPUs"
+        remedy = "use more or larger GPUs" if self.uses_gpus else upgrade
         if not spec.pass_settings.checkpointing:
             remedy = f"set {section}.checkpointing to true"
         return f"{problem}: a micro-batch is one completion already, so {remedy}"
@@ -140,7 +143,7 @@ class JobCost:
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """The job's row in the plan: benchmark, model (each may be ""), and algorithm or stage."""
+        """The job's row in the plan: benchmark and model (each may be ""), algorithm or stage."""
         spec, stage = self.job.spec, self.job.stage
         benchmark, model = get_benchmark_and_model(spec)
         if stage == "models":
