@@ -189,7 +189,7 @@ def find_longest_chain(costs: list[JobCost]) -> float:
 
 
 def find_problems(estimator: Estimator, costs: list[JobCost], capacity: int) -> list[str]:
-    """Return a line for each reason why jobs cannot run: too little memory, too few GPUs."""
+    """Return a line for each reason why jobs cannot run: too little memory, GPUs or cores."""
     # (benchmark and model, reason) -> names of jobs, as the keys of a dict, which keep their order.
     names: dict[tuple[str, str], dict[str, None]] = {}
     unit = "GPU" if estimator.uses_gpus else "core"
@@ -237,9 +237,9 @@ def advise(estimator: Estimator) -> Iterator[str]:
     )
     for benchmark, model in pairs:
         runtimes = estimate_rapid_runtimes(estimator, benchmark, model)
-        times = ", ".join(f"H={h} {format_duration(seconds)}" for h, seconds in runtimes.items())
+        times = ", ".join(f"H={h}: {format_duration(seconds)}" for h, seconds in runtimes.items())
         micro_batch = _advise_micro_batch(estimator, benchmark, model)
-        yield f"{benchmark}, {model}: H={choose_H(runtimes)} ({times}); {micro_batch}"
+        yield f"{benchmark}, {model}: H={choose_H(runtimes)} (runtimes: {times}); {micro_batch}"
 
 
 def _build_rapid_spec(params: Params, benchmark: str, model: str, h: int) -> TrainSpec:
