@@ -122,7 +122,9 @@ class Params(Section):
     def _check_names(self):
         tables = self.tables
         studies = self.studies.compared.items() if self.studies else []
-        arena = self.arena.list_entries() if self.arena else []
+        arena = {}
+        if self.arena:
+            arena = {"fields": self.arena.fields, "maps": self.arena.planned_maps}
         models = [
             ("teacher", self.teacher),
             ("tables.main.model", tables.main.model),
@@ -137,7 +139,7 @@ class Params(Section):
             ("tables.families.benchmark", tables.families.benchmark),
             ("experiment.benchmark", self.experiment.benchmark),
             *((f"studies.compared.{name}.benchmark", study.benchmark) for name, study in studies),
-            *((f"arena.{name}", name) for name, *_ in arena),
+            *((f"arena.{key}.{name}", name) for key, part in arena.items() for name in part),
         ]
         for kind, section, references in (
             ("model", self.models, models),

@@ -1,4 +1,4 @@
-"""Calibrates estimates with the finished training runs on this machine.
+"""Calibrates estimates with finished training runs of one machine.
 
 The estimated seconds of a phase are multiplied by a factor: the measured seconds of earlier runs,
 divided by those that `rapid.cost.roofline` computes. A factor is fitted to all runs of a model
