@@ -15,10 +15,10 @@ run.
    which have templates. So if one file in the folder of a grader or a benchmark is reached, all
    files of the folder are hashed.
 4. Code that decides no result is excluded (`EXCLUDED`): configuration, whose values are in the
-   spec; leases, processes, error messages, the console and the command line; estimates of cost;
-   reporting services and what a run prints; and the reading, writing and hashing of artifacts. The
-   schemas of artifacts (demonstrations, runs, evaluations) are hashed. The code that starts several
-   processes or a vLLM server is hashed for the jobs that use it.
+   spec; leases of cores, processes, error messages, the console and the command line; estimates of
+   cost; reporting services and what a run prints; and the reading, writing and hashing of
+   artifacts. The schemas of artifacts (demonstrations, runs, evaluations) are hashed. The code that
+   starts several processes or a vLLM server is hashed for the jobs that use it.
 """
 
 import ast

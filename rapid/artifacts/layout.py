@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 EXPERIMENTS = "experiments"
-PHASES = ("data", "models", "distill", "train", "evaluate", "report")  # the stages of dvc.yaml
+# The stages of dvc.yaml. Each of them runs the jobs of one or more of the `STAGES` below.
+PHASES = ("data", "models", "distill", "train", "evaluate", "report")
 
 PROBLEMS = "data/{benchmark}"
 TOKENIZER = "models/tokenizer"

@@ -120,7 +120,7 @@ class Manifest(Record):
     @field_validator("outputs")
     @classmethod
     def _check_folder(cls, outputs: dict[str, str]) -> dict[str, str]:
-        _find_common_folder(outputs)
+        _find_common_folder(outputs)  # raises ValueError if there is none
         return outputs
 
     @classmethod

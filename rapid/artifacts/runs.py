@@ -125,7 +125,8 @@ class _BeforeMetrics(Record):
     )
     optimizer_steps: Count = Field(0, description="number of optimizer steps")
     completions: Count = Field(
-        0, description="number of sampled completions, including those of dynamic sampling"
+        0,
+        description="number of sampled completions, including those that dynamic sampling replaced",
     )
 
 

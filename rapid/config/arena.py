@@ -173,15 +173,15 @@ class Arena(Section):
     @model_validator(mode="after")
     def _fill_in_map_rates(self):
         """Set missing learning rates of maps to policy gradient's rate in the benchmark's field."""
-        for name, cells in self.maps.items():
-            if cells.rate is None:
+        for name, arena_map in self.maps.items():
+            if arena_map.rate is None:
                 if name not in self.fields:
                     raise ValueError(
                         f"maps.{name}.rate: is missing; name a learning rate, or add {name} to "
                         "arena.fields"
                     )
                 rate = self.fields[name].rates[PG.name]
-                self.maps[name] = cells.model_copy(update={"rate": rate})
+                self.maps[name] = arena_map.model_copy(update={"rate": rate})
         return self
 
     def list_algorithms(self, field: ArenaField) -> list[AlgorithmName]:
@@ -198,13 +198,14 @@ class Arena(Section):
         for benchmark, field in self.fields.items():
             for name in self.list_algorithms(field):
                 if self.tuning is None:
-                    # With `only`, each algorithm has the number of seeds of the field.
+                    # With `only`, `more_seeds` is ignored.
                     seeds = list_seeds(field.seeds) if self.only else field.get_seeds(name)
                     yield benchmark, [field.run_name(name)], seeds
                 elif parse_variant_name(name).H not in self.borrowed:  # else no tuning is needed
                     rates = self.tuning.rates[benchmark]
                     trial_names = [field.trial_name(name, rate) for rate in rates]
                     yield benchmark, trial_names, self.tuning.seeds
-        for benchmark, cells in self.planned_maps.items():
-            names = [cells.run_name(n_step, h) for n_step in cells.n_step for h in cells.H]
-            yield benchmark, names, list_seeds(cells.seeds)
+        for benchmark, arena_map in self.planned_maps.items():
+            cells = [(n_step, h) for n_step in arena_map.n_step for h in arena_map.H]
+            names = [arena_map.run_name(n_step, h) for n_step, h in cells]
+            yield benchmark, names, list_seeds(arena_map.seeds)

@@ -54,7 +54,7 @@ CHECKPOINT_SECONDS = 600.0  # default seconds of training between two checkpoint
 # runs again if they change.
 CHECKPOINT_VARIABLE = "RAPID_CHECKPOINT_SECONDS"
 REPORT_VARIABLE = "RAPID_REPORT_TO"
-LIVE_FOLDER_VARIABLE = "RAPID_LIVE"  # folder of the runs that `dvc exp show` compares
+LIVE_FOLDER_VARIABLE = "RAPID_LIVE"  # folder whose runs report to `dvc exp show` as they train
 
 
 class Params(Section):
@@ -122,7 +122,9 @@ class Params(Section):
     def _check_names(self):
         tables = self.tables
         studies = self.studies.compared.items() if self.studies else []
-        arena = self.arena.list_entries() if self.arena else []
+        arena = {}
+        if self.arena:
+            arena = {"fields": self.arena.fields, "maps": self.arena.planned_maps}
         models = [
             ("teacher", self.teacher),
             ("tables.main.model", tables.main.model),
@@ -137,7 +139,7 @@ class Params(Section):
             ("tables.families.benchmark", tables.families.benchmark),
             ("experiment.benchmark", self.experiment.benchmark),
             *((f"studies.compared.{name}.benchmark", study.benchmark) for name, study in studies),
-            *((f"arena.{name}", name) for name, *_ in arena),
+            *((f"arena.{key}.{name}", name) for key, part in arena.items() for name in part),
         ]
         for kind, section, references in (
             ("model", self.models, models),
@@ -181,8 +183,8 @@ class Params(Section):
             algorithms += tables.families.algorithms
         for study in self.studies.compared.values() if self.studies else []:
             algorithms += study.algorithms if study.benchmark == benchmark else []
-        for field_benchmark, names, _ in self.arena.list_entries() if self.arena else []:
-            algorithms += names if field_benchmark == benchmark else []
+        for arena_benchmark, names, _ in self.arena.list_entries() if self.arena else []:
+            algorithms += names if arena_benchmark == benchmark else []
         return list(dict.fromkeys(algorithms))
 
     def get_start_settings(self, algorithm: AlgorithmName) -> dict[str, Any]:
@@ -211,7 +213,10 @@ class Params(Section):
         return getattr(self, SFT.key)
 
     def _check_batches(self, benchmark: BenchmarkName, name: AlgorithmName) -> None:
-        """Check that an algorithm's batches are whole groups, and that there are enough prompts."""
+        """Check an algorithm's parameters, the sizes of its batches, and the number of prompts.
+
+        Batches must have whole groups, and be divisible among the processes.
+        """
         sizes, variant = self.benchmarks[benchmark], parse_variant_name(name)
         group = variant.changes.group_size or self.training.group_size
         error = variant.algorithm.find_config_error(self, group)

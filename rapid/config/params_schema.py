@@ -82,7 +82,7 @@ class BenchmarkParams(Section):
     test: PositiveInt = Field(description="test problems")
     reserved: NonNegativeInt = Field(
         0,
-        description="number of another experiment's test problems, kept out of both splits",
+        description="number of test problems of another experiment, which are in neither split",
     )
     n_step: NStep
     max_completion_length: PositiveInt = Field(description="tokens")
@@ -110,8 +110,8 @@ class EmbeddedModel(Section):
     )
     steps: PositiveInt = Field(description="optimizer steps of pre-training per benchmark")
     error_rate: dict[BenchmarkName, Probability] = Field(
-        description="share of demonstrations with a deliberate mistake, after a first part without "
-        "mistakes: a number, or a number for each benchmark"
+        description="share of the later demonstrations with a deliberate mistake (the first ones "
+        "have none): a number, or a number for each benchmark"
     )
 
     @model_validator(mode="before")
@@ -315,10 +315,10 @@ class Run(Section):
 
     @property
     def folder(self) -> str:
-        """The folder of the training job in the default."""
+        """The folder of the training job, without an experiment's root (experiments/NAME/)."""
         return RUN.format(**self.model_dump())
 
     @property
     def evaluation(self) -> str:
-        """The folder of the evaluation job in the default."""
+        """The folder of the evaluation job, without an experiment's root."""
         return EVALUATION.format(**self.model_dump())

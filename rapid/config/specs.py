@@ -47,8 +47,8 @@ class PrepareSpec(Spec):
     data_seed: Seed
     train: int
     test: int
-    reserved: int = 0
-    demonstrations: int
+    reserved: int = 0  # another experiment's test problems, in neither split
+    demonstrations: int  # problems that are generated for pre-training
 
     @model_validator(mode="after")
     def _check_source(self):
@@ -56,7 +56,7 @@ class PrepareSpec(Spec):
         return self
 
     def hash_code_files(self) -> dict[str, str]:
-        """Hash the code without graders, and without the prompt if pre-training has its own one."""
+        """Hash the code without graders, and without the prompt if pre-training has another one."""
         excluded = ["rapid/grading/"]
         if BENCHMARKS[self.benchmark].pretrain_template != PROMPT:
             excluded.append(f"rapid/benchmarks/{self.benchmark}/{PROMPT}")
@@ -131,7 +131,7 @@ class TrainSpec(Spec):
     n_step: int  # completions per optimizer step
     H: int  # optimizer steps per inference batch
     training: Training | None  # None for SFT
-    objective: SerializeAsAny[Parameters] | None
+    objective: SerializeAsAny[Parameters] | None  # parameters of the loss; None if it has none
     sampling_batch: int | None  # completions sampled at a time; None: the whole inference batch
     snapshots: int  # number of models saved during training
     problems: int | None = None  # train on the first N problems; None: on all
@@ -249,12 +249,12 @@ def build_prepare_spec(params: Params, benchmark: str) -> PrepareSpec:
     return PrepareSpec(
         benchmark=benchmark,
         data_seed=params.data_seed,
-        demonstrations=_count_lessons(params, benchmark),
+        demonstrations=_count_pretraining_problems(params, benchmark),
         **sizes.model_dump(include={"source", "train", "test", "reserved"}),
     ).with_code_digest()
 
 
-def _count_lessons(params: Params, benchmark: str) -> int:
+def _count_pretraining_problems(params: Params, benchmark: str) -> int:
     """Return how many problems to generate for pre-training; 0 if no needed model uses them."""
     models = [params.models[name] for name in list_needed_models(params)]
     is_needed = any(benchmark in getattr(model, "benchmarks", ()) for model in models)

@@ -21,7 +21,8 @@ from rapid.settings import describe_invalid
 class Study(Section):
     """A comparison of algorithms or variants on one benchmark, each with the first of them.
 
-    Variants usually differ from the first in one parameter, but this is not checked.
+    A variant is an algorithm with changed parameters, such as rapid-H16,eta=1. Variants usually
+    differ from the first in one parameter, but this is not checked.
     """
 
     benchmark: BenchmarkName

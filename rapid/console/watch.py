@@ -24,8 +24,8 @@ from rapid.resources.leases import WAITING
 from rapid.text import align_columns, format_duration, wrap_text
 
 UPDATE_SECONDS = 1.0  # interval between updates of the display
-# Seconds by which a log that its job has written may seem older than the job's start, because the
-# file system has another clock.
+# A log may seem this many seconds older than the start of the job that wrote it, because the file
+# system has another clock.
 MTIME_TOLERANCE = 1.0
 QUEUED = "queued"  # state of a job that Snakemake has started and that does not run yet
 # Seconds by which the creation time of a process may change: Linux computes it from the time of

@@ -325,7 +325,7 @@ def _get_output_folder(record: logging.LogRecord) -> str:
 
 
 def _shorten_reason(reason: str) -> str:
-    """Return Snakemake's reason for planning a job, with the number of files for their names."""
+    """Return Snakemake's reason for planning a job, with numbers of files in place of names."""
     clauses = []
     for clause in PARAMETERS_PATTERN.sub(r"\1", reason).split("; "):
         cause, _, files = clause.partition(": ")

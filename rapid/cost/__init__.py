@@ -8,8 +8,9 @@
 3. `estimates` does this for all jobs, adds the costs up, and finds jobs that do not fit into memory
    or need too many GPUs; `command` prints the plan.
 
-An inference batch has the completions of H optimizer steps, which are sampled together; with
-`reuse` these steps are repeated. A step's completions are processed in micro-batches, with a
-forward and a backward pass each. A group has the completions of one prompt. It has a signal if its
-rewards differ; otherwise it has no gradient.
+An inference batch has the completions of H optimizer steps, which are sampled together. With
+`reuse` each completion is used in several steps. A step's completions are processed in
+micro-batches, with a forward and a backward pass each. A group has the completions of one prompt,
+and has a signal if its rewards differ. Groups without a gradient, usually those without a
+signal, are skipped.
 """

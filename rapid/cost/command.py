@@ -1,4 +1,4 @@
-"""`rapid plan`: print the estimated cost of all jobs, and advice on H."""
+"""`rapid plan`: print the estimated cost of all jobs, and advice on H and micro-batches."""
 
 import argparse
 from collections import Counter
@@ -65,7 +65,7 @@ def render_plan(estimator: Estimator, capacity: int) -> str:
     total = sum(cost.unit_seconds for cost in costs)
     disk = format_size(sum(cost.disk for cost in costs))
     chain = find_longest_chain(costs)
-    wall_clock = format_duration(max(total / capacity, chain))  # a lower bound
+    wall_clock = format_duration(max(total / capacity, chain))
     seconds_by_stage = Counter()
     for cost in costs:
         seconds_by_stage[cost.job.stage] += cost.unit_seconds
@@ -79,8 +79,8 @@ def render_plan(estimator: Estimator, capacity: int) -> str:
             f"{len(costs)} jobs: {total / 3600:.2f} {unit}-hours, {disk} of models on disk "
             "(DVC's cache holds a copy), at most "
             f"{format_size(max(cost.memory for cost in costs))} of memory per process",
-            f"on {capacity} {unit}(s): {wall_clock} of wall-clock time; "
-            f"the longest chain of jobs takes {format_duration(chain)}",
+            f"on {capacity} {unit}(s): at least {wall_clock} of wall-clock time; the longest chain "
+            f"of jobs that need each other takes {format_duration(chain)}",
             f"share of each stage: {shares}",
             *_format_section("Will not work as planned", find_problems(estimator, costs, capacity)),
             *_format_section("Suggested H and micro-batches", advise(estimator)),
@@ -122,11 +122,11 @@ def _describe_assumptions(estimator: Estimator) -> Iterable[str]:
             f"{expected.prompt:.0f}; {expected.signal:.0%} of groups with a signal, "
             f"{expected.rewarded:.0%} with a reward"
         )
-    kept_shares = {
-        estimator.expect(benchmark, params.teacher).kept for benchmark in params.benchmarks
-    }
-    shares = ", ".join(f"{share:.0%}" for share in sorted(kept_shares))
-    yield f"correct completions of the teacher: {shares}"
+    shares = ", ".join(
+        f"{benchmark} {estimator.expect(benchmark, params.teacher).kept:.0%}"
+        for benchmark in params.benchmarks
+    )
+    yield f"share of the teacher's completions that are correct: {shares}"
 
 
 def _format_section(title: str, lines: Iterable[str]) -> list[str]:

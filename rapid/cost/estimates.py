@@ -112,12 +112,15 @@ class Estimator:
             return ""
         needed = f"{(self.machine.base_memory + memory.total) / 1e9:.0f} GB"
         problem = f"{needed} needed, more than {USABLE_SHARE:.0%} of {self.memory / 1e9:.0f} GB"
+        upgrade = "use larger GPUs" if self.uses_gpus else "use a machine with more memory"
+        if isinstance(spec, DistillSpec) and self.uses_gpus:
+            return f"{problem}: raise the teacher's tensor_parallel, or {upgrade}"
         if not isinstance(spec, TrainSpec):
-            return f"{problem}: raise the model's tensor_parallel, or use larger GPUs"
+            return f"{problem}: {upgrade}"
         section = "training" if spec.training else SFT.key
         if memory.completions > 1:
             return f"{problem}: lower {section}.micro_batch, or set it to auto"
-        remedy = "use more or larger GPUs"
+        remedy = "use more or larger GPUs" if self.uses_gpus else upgrade
         if not spec.pass_settings.checkpointing:
             remedy = f"set {section}.checkpointing to true"
         return f"{problem}: a micro-batch is one completion already, so {remedy}"
@@ -140,7 +143,7 @@ class JobCost:
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """The job's row in the plan: benchmark, model (each may be ""), and algorithm or stage."""
+        """The job's row in the plan: benchmark and model (each may be ""), algorithm or stage."""
         spec, stage = self.job.spec, self.job.stage
         benchmark, model = get_benchmark_and_model(spec)
         if stage == "models":
@@ -186,7 +189,7 @@ def find_longest_chain(costs: list[JobCost]) -> float:
 
 
 def find_problems(estimator: Estimator, costs: list[JobCost], capacity: int) -> list[str]:
-    """Return a line for each reason why jobs cannot run: too little memory, too few GPUs."""
+    """Return a line for each reason why jobs cannot run: too little memory, GPUs or cores."""
     # (benchmark and model, reason) -> names of jobs, as the keys of a dict, which keep their order.
     names: dict[tuple[str, str], dict[str, None]] = {}
     unit = "GPU" if estimator.uses_gpus else "core"
@@ -234,9 +237,9 @@ def advise(estimator: Estimator) -> Iterator[str]:
     )
     for benchmark, model in pairs:
         runtimes = estimate_rapid_runtimes(estimator, benchmark, model)
-        times = ", ".join(f"H={h} {format_duration(seconds)}" for h, seconds in runtimes.items())
+        times = ", ".join(f"H={h}: {format_duration(seconds)}" for h, seconds in runtimes.items())
         micro_batch = _advise_micro_batch(estimator, benchmark, model)
-        yield f"{benchmark}, {model}: H={choose_H(runtimes)} ({times}); {micro_batch}"
+        yield f"{benchmark}, {model}: H={choose_H(runtimes)} (runtimes: {times}); {micro_batch}"
 
 
 def _build_rapid_spec(params: Params, benchmark: str, model: str, h: int) -> TrainSpec:

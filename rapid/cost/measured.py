@@ -1,4 +1,4 @@
-"""Calibrates estimates with the finished training runs on this machine.
+"""Calibrates estimates with finished training runs of one machine.
 
 The estimated seconds of a phase are multiplied by a factor: the measured seconds of earlier runs,
 divided by those that `rapid.cost.roofline` computes. A factor is fitted to all runs of a model
@@ -33,7 +33,9 @@ from rapid.cost.work import (
 
 # The phases with a factor. For grading, the seconds of a verdict are measured instead.
 SCALED_PHASES = ["sampling", "backpropagation", "sync", "other", "startup"]
-# Fields of `Expected` that can be computed from a run's result files, and those that cannot.
+# Fields of `Expected` that are computed from a run's result files, and those that are needed to
+# count the run's work but are not in its files. `rewarded` is not needed, because the files say
+# which share of its completions a run trained on.
 MEASURED_FIELDS, UNMEASURED_FIELDS = ["length", "signal", "kept"], ["prompt", "spread"]
 
 
@@ -68,7 +70,7 @@ def read_runs(folder: Path | None, params: Params) -> pd.DataFrame:
     if not rows:
         raise BadInput(
             f"--calibrate {folder}: no run of the models and benchmarks in params.yaml has a "
-            "runtime. Train them (snakemake all_train), or name a GPU, such as --gpu a6000"
+            "runtime. Make runs (snakemake all_train), or name a GPU, such as --gpu a6000"
         )
     runs = pd.DataFrame(rows)
     if len(machines := sorted(runs.hardware.unique())) > 1:
@@ -107,7 +109,9 @@ def _read_run(folder: Path, summary: RunSummary, params: Params) -> dict[str, ob
 def fit_rates(
     runs: pd.DataFrame, shapes: Mapping[str, Shape], user_values: Mapping[str, float]
 ) -> Machine:
-    """Return the machine on which the runs were made, with rates fitted to the runs.
+    """Return the machine on which the runs were made.
+
+    It has default rates, and the factors and other values that are fitted to the runs.
 
     Args:
         runs: rows of `read_runs`.
@@ -136,7 +140,8 @@ def fit_rates(
     ratios = runs.work.map(machine.estimate_runtime) / runs.total
     notes = [
         f"measured in {len(runs)} runs on {runs.hardware.iloc[0] or 'a machine'}; the planned "
-        f"runtime of a single run is {ratios.min():.2f} to {ratios.max():.2f} of the measured one"
+        f"runtime of a single run is {ratios.min():.2f} to {ratios.max():.2f} times the measured "
+        "one"
     ]
     if not_run := [model for model in shapes if model not in set(runs.model)]:
         notes.append(
@@ -149,7 +154,7 @@ def fit_rates(
 def _count_work(
     run: Any, measured: Mapping[tuple, Mapping], user_values: Mapping[str, float]
 ) -> Work:
-    """Count the work of a finished run, with the recorded share of groups that it trained on."""
+    """Count the work of a finished run, with the recorded share of completions it trained on."""
     unmeasured = {name: value for name, value in user_values.items() if name in UNMEASURED_FIELDS}
     measured_values = measured[run.benchmark, run.model]
     expected = expect(run.spec.max_completion_length, measured_values, unmeasured)

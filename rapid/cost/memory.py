@@ -31,9 +31,7 @@ MASTER_WEIGHTS = 4  # bytes per parameter of the float32 weights that training i
 # of tokens (`rapid.training.head`), so that they are never all in memory.
 HEAD_CHUNK = 2**28
 BUCKET = 5e8  # numbers that DeepSpeed collects before it exchanges gradients (its default)
-USABLE_SHARE = (
-    0.92  # usable share of a GPU's memory; fragmentation and other processes take the rest
-)
+USABLE_SHARE = 0.92  # of the memory; fragmentation and other processes take the rest
 
 
 @dataclass(frozen=True)

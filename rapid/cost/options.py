@@ -1,4 +1,4 @@
-"""The options of `rapid plan`, in a module that every `rapid` command can import fast."""
+"""The options of `rapid plan`. Every `rapid` command imports this module, so it imports little."""
 
 import argparse
 import os
@@ -40,7 +40,7 @@ def add_plan_options(command: argparse.ArgumentParser) -> None:
         "--kept": ("kept", "share of the teacher's completions that are correct"),
     }
     for option, (field, description) in shares.items():
-        parse = _parse_share_or_zero if field == "spread" else _parse_share
+        parse = _build_share_parser(may_be_zero=field == "spread")
         add(option, dest=field, type=parse, metavar="SHARE", help=description)
     add(
         "--prompt-length", dest="prompt", type=positive, metavar="TOKENS",
@@ -57,16 +57,18 @@ def add_plan_options(command: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
-def _parse_share(text: str) -> float:
-    """Parse a number above 0 and at most 1."""
-    if not 0 < float(text) <= 1:
-        raise argparse.ArgumentTypeError(f"{text} is not in (0, 1]")
-    return float(text)
+def _build_share_parser(*, may_be_zero: bool) -> Callable[[str], float]:
+    """Return a function that parses a number above 0 (or also 0) and at most 1."""
 
+    def parse_share(text: str) -> float:
+        share = float(text)
+        if not (0 < share <= 1 or (share == 0 and may_be_zero)):
+            allowed = "from 0 to 1" if may_be_zero else "above 0 and at most 1"
+            raise argparse.ArgumentTypeError(f"{text} is not {allowed}")
+        return share
 
-def _parse_share_or_zero(text: str) -> float:
-    """Parse a number from 0 to 1."""
-    return 0.0 if float(text) == 0 else _parse_share(text)
+    parse_share.__name__ = "share"  # in argparse's message about a text that is no number
+    return parse_share
 
 
 def _build_pair_parser(convert: Callable) -> Callable:
@@ -78,4 +80,5 @@ def _build_pair_parser(convert: Callable) -> Callable:
             raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
         return name, convert(value)
 
+    parse_pair.__name__ = "NAME=VALUE"  # in argparse's message if `convert` fails
     return parse_pair

@@ -2,8 +2,8 @@
 
 In a roofline model the slowest resource decides how long a part of the work takes.
 1. A decoding step reads all weights and the keys and values of every sequence from memory, and
-   multiplies every sequence with all weights. It takes the longer of these two times, plus the time
-   of launching kernels. The prompts' forward passes are not counted.
+   multiplies one token of every sequence by all weights. It takes the longer of these two times,
+   plus the time of launching kernels. The prompts' forward passes are not counted.
 2. A forward pass takes 2 FLOPs per weight and token, and the backward pass twice as many. A pass
    takes the longer of the time of its FLOPs and the time of launching the layers' kernels.
 3. The optimizer reads and writes its state. Processes exchange gradients and weights over the link.
@@ -128,7 +128,7 @@ class Machine:
             2 * (shape.matmul_weights + attention) * work.tokens / flops,
             work.passes * launch_seconds,
         )
-        local_parameters = shape.parameters / count  # a process has their optimizer state
+        local_parameters = shape.parameters / count  # those that one process updates
         sent_bytes = 2 * size * (shape.parameters - local_parameters)  # gradients, then weights
         link = self.rates.link * assumed["link"]
         optimizer_seconds = ADAM_BYTES * local_parameters / bandwidth + sent_bytes / link

@@ -45,7 +45,7 @@ class Work:
 
     @property
     def is_supervised(self) -> bool:
-        """Return whether the job trains on demonstrations, in a different loop than RL."""
+        """Return whether the job trains on demonstrations (SFT, pre-training) and not by RL."""
         return self.steps > 0 and not self.completions
 
     @property
@@ -74,8 +74,8 @@ def get_benchmark_and_model(spec: BaseModel) -> tuple[str, str]:
 
 def get_precision(spec: BaseModel) -> str:
     """Return the precision of a job's model. For `auto` it is float32, which needs more bytes."""
-    # A training spec has the precision beside the micro-batch, an evaluation spec in its section
-    # `evaluation`, a distillation spec in no section.
+    # A training spec has the precision in its section `training` (for SFT, in `objective`), an
+    # evaluation spec in its section `evaluation`, a distillation spec in no section.
     section = getattr(spec, "pass_settings", getattr(spec, "evaluation", spec))
     precision = getattr(section, "precision", "float32")
     return "float32" if precision == "auto" else precision
@@ -176,7 +176,7 @@ def count_batch_steps(spec: TrainSpec) -> int:
 def _count_extra_forwards(spec: TrainSpec) -> float:
     """Return how many forward passes without a backward pass an RL step takes on average.
 
-    1. A KL term needs the log-probs under the reference policy of every completion, once.
+    1. A KL term needs the log-probs of every completion under the reference policy, once.
     2. All but the first step of an inference batch need log mu, the log-probs under the behaviour
        policy. They are computed once, unless the sampler's values are used instead. In float32 and
        with `trust_sampler` the sampler's values are certain to be used; otherwise we assume that

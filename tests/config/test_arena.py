@@ -110,6 +110,15 @@ def test_invalid_fields_are_refused(values, change, message):
         load(values | {"arena": {"fields": {"math": field}}})
 
 
+@pytest.mark.parametrize(("key", "section"), [("fields", FIELD), ("maps", MAP)])
+def test_benchmark_that_params_yaml_lacks_is_refused(values, key, section):
+    del values["benchmarks"]["minif2f"]
+    with pytest.raises(
+        BadParams, match=rf"arena\.{key}\.minif2f: .* must be one of the benchmarks"
+    ):
+        load(values | {"arena": {key: {"minif2f": section}}})
+
+
 def test_seeds_may_be_listed(values):
     values["arena"]["fields"]["math"] = FIELD | {"seeds": [5], "more_seeds": {}}
     values["arena"]["maps"] = {}

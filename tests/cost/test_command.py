@@ -44,12 +44,14 @@ def test_plan_for_a_gpu_prints_its_assumptions(config, capsys):
     assert "30% of groups with a signal, 65% with a reward" in text
     assert "published 768 GB/s" in text
     assert "on 4 GPU(s)" in text
+    assert re.search(r"completions that are correct: .*\bmath 50%", text)
     assert "Will not work as planned" not in text
     assert run(["plan", *config, *options, "--gpus", "9999", "--report", "studies"]) == 0
     text = capsys.readouterr().out
     assert re.search(r"^math +tiny-qwen2 +rapid-H16,eta=1 +3 ", text, re.MULTILINE)
-    chain = re.search("chain of jobs takes (.*)", text)[1]  # more GPUs do not make it shorter
-    assert f"on 9999 GPU(s): {chain} of wall-clock time" in text
+    # More GPUs do not make the longest chain shorter.
+    chain = re.search("chain of jobs that need each other takes (.*)", text)[1]
+    assert f"on 9999 GPU(s): at least {chain} of wall-clock time" in text
 
 
 @pytest.mark.parametrize(
@@ -80,6 +82,21 @@ def test_arguments_out_of_range_are_refused(config, options):
     with pytest.raises(SystemExit) as stop:
         run(["plan", *config, *options])
     assert stop.value.code == 2
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "problem"),
+    [
+        ("--signal", "0", "0 is not above 0 and at most 1"),
+        ("--length-spread", "2", "2 is not from 0 to 1"),
+        ("--signal", "half", "invalid share value: 'half'"),
+        ("--verdict-seconds", "math=soon", "invalid NAME=VALUE value: 'math=soon'"),
+    ],
+)
+def test_message_on_a_wrong_value_names_what_is_allowed(config, capsys, option, value, problem):
+    with pytest.raises(SystemExit):
+        run(["plan", *config, option, value])
+    assert f"argument {option}: {problem}" in " ".join(capsys.readouterr().err.split())
 
 
 def test_planning_does_not_import_torch(config):

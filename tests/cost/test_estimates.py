@@ -101,6 +101,14 @@ def test_job_that_does_not_fit_is_named_with_a_remedy(paper, job, memory, settin
     assert remedy in problem
 
 
+def test_only_the_teacher_is_divided_if_it_does_not_fit(paper):
+    estimator = make_estimator(paper, memory=3e9)
+    problems = find_problems(estimator, estimate_jobs(estimator), 4)
+    assert {line.split(": ")[1] for line in problems if "tensor_parallel" in line} == {"distill"}
+    (problem,) = (line for line in problems if line.startswith("math, Qwen2.5-0.5B: evaluate"))
+    assert problem.endswith(": use larger GPUs")
+
+
 @pytest.mark.parametrize(("gpu", "memory"), [("a6000", 48e9), ("h100", 80e9)])
 def test_experiments_of_the_paper_fit_four_gpus_and_not_two(paper, gpu, memory):
     estimator = make_estimator(paper, memory, gpu)
