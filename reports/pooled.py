@@ -1,4 +1,4 @@
-"""`python -m reports.pooled`: the claims of the arena, tested on two whole runs together."""
+"""`python -m reports.pooled`: the claims of the arena, tested on two whole runs of it together."""
 
 import argparse
 import sys
@@ -20,7 +20,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m reports.pooled", description=__doc__)
     add = parser.add_argument
     add("--configfile", nargs="+", required=True, metavar="FILE", help="parameters of the arena")
-    add("--raw", type=Path, required=True, help="archive of `make arena-record`")
+    help = "archive of the latest run, which `make arena-record` writes"
+    add("--raw", type=Path, required=True, help=help)
     add("--earlier", type=Path, required=True, help="results.csv of the earlier run")
     add("--output", type=Path, required=True, help="where to write the tables as text")
     options = parser.parse_args(arguments)
