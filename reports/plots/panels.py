@@ -80,7 +80,10 @@ def panel_figure(
 
 @dataclass(frozen=True)
 class Quantity:
-    """A metric on a y-axis, where it is scaled; durations get a unit that suits the longest."""
+    """A metric on a y-axis, in which it is multiplied by `scale`.
+
+    A duration is shown in a unit that suits the longest one instead.
+    """
 
     metric: str
     label: str

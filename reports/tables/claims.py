@@ -62,7 +62,7 @@ def build_test(
 
 
 def decide_claims(claims: Sequence[Any]) -> list[Any]:
-    """Return claims, which have tests, with their p and verdict.
+    """Return these claims, objects with the field `tests`, with their p and verdict.
 
     p is adjusted for the tests of all claims by Holm's method. The first test of a claim with
     p <= 0.05 decides. If there is none the claim is open, with the p of its first test. A claim

@@ -1,6 +1,7 @@
 """The paper's Tables 5 to 7: hyperparameters and versions, read from the manifests of the runs.
 
-This module and captions.yaml have only the titles of rows; all values are read from manifests.
+This module and captions.yaml have only the titles of rows; all values are read from manifests. The
+spec in a manifest has the parameters of the job that wrote it.
 """
 
 import json
@@ -24,7 +25,7 @@ ABSENT = object()  # a manifest lacks the key; None is a value (null in JSON)
 NO_MANIFEST = "no run has a manifest.json with this value"
 NOT_PREPARED = "the prepared problems have no manifest.json"
 LONG_DIGEST = re.compile(r"\b[0-9a-f]{40,64}\b")  # a commit or SHA-256, which is shortened
-MAX_SOURCES = 12  # largest number of manifests that the box of a cell lists
+MAX_SOURCES = 12  # largest number of manifests that report.html lists after a click on a cell
 
 # A function that makes the cell of a row for one benchmark. It takes the source of the benchmark's
 # problems, and the manifests of the benchmark's jobs by path.
@@ -99,7 +100,7 @@ def build_versions_table(data: ReportData) -> Table:
 def _build_manifest_rows(
     keys: dict[str, str], stage: str = "train", algorithm: Algorithm | None = None
 ) -> list[tuple[str, RowFunction]]:
-    """Return a row for each title, with the value that this key has in the specs of manifests.
+    """Return a row for each title in `keys`, with the value of the title's key in manifests' specs.
 
     The manifests are those of a stage's jobs of an algorithm; None stands for all RL algorithms.
     """

@@ -98,7 +98,7 @@ def test_record_with_another_rate_is_refused(params, runs, tmp_path):
 def test_record_with_another_computed_target_is_refused(params, runs, tmp_path, monkeypatch):
     field = FIELD.model_copy(update={"reach": None})
     params = params.model_copy(update={"arena": Arena(fields={"math": field})})
-    monkeypatch.setattr(analyses.FieldOutcomes, "target_accuracy", 0.6)
+    monkeypatch.setattr(FieldOutcomes, "target_accuracy", 0.6)
     record = pd.DataFrame(
         {"benchmark": "math", "algorithm": name, "run": field.run_name(name), "reach": 0.5}
         for name in field.rates
