@@ -1,9 +1,8 @@
 """`python -m reports.power`: which effects the tests of a study's hypotheses would detect.
 
-A hypothesis says on which side of a limit a contrast lies, a weighted sum of Pass@1 over variants
-(`rapid.config.studies`). The noise of a variant is its standard deviation of Pass@1 over seeds. It
-is taken from a similar algorithm in a recorded arena. Given the seed, variants are assumed to be
-independent.
+A contrast is a weighted sum of Pass@1 over variants, and a hypothesis says on which side of a limit
+it lies. The noise of a variant is its standard deviation of Pass@1 over seeds. It is taken from a
+similar algorithm in a recorded arena. Given the seed, variants are assumed to be independent.
 """
 
 import argparse

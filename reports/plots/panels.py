@@ -80,9 +80,9 @@ def panel_figure(
 
 @dataclass(frozen=True)
 class Quantity:
-    """A metric on a y-axis, in which it is multiplied by `scale`.
+    """A metric to draw on a y-axis, multiplied by `scale`.
 
-    A duration is shown in a unit that suits the longest one instead.
+    A duration is drawn in a unit that suits the longest one instead.
     """
 
     metric: str

@@ -1,8 +1,7 @@
 """Training time until a target accuracy, where some runs never reach it.
 
 A run that never reaches the accuracy has an infinite time and counts as slower than all others. The
-statistics depend only on the order of times, so they do not need the time that such a run would
-have taken.
+statistics are medians and rank tests, which do not need the time that such a run would have taken.
 """
 
 import math
