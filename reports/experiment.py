@@ -32,7 +32,9 @@ CURVE_METRICS = [*COMPARED, *PHASES]
 def main(arguments: list[str] | None = None) -> int:
     """Run the command. Return 0, or 1 if the parameters or results are wrong, or writing fails."""
     parser = Parser(prog="python -m reports.experiment", description=__doc__)
-    parser.add_argument("--config", required=True, help="params as JSON")
+    parser.add_argument(
+        "--config", required=True, help="parameters: a YAML or JSON file, or one JSON text"
+    )
     parser.add_argument("--out", required=True, type=Path, help="folder to write")
     options = parser.parse_args(arguments)
     try:

@@ -270,7 +270,7 @@ def compute_mean_accuracies(outcome: Outcome) -> np.ndarray:
 
 
 def build_record(data: ReportData) -> pd.DataFrame:
-    """Return a data frame with the end points of each run of all fields, for results.csv."""
+    """Return the end points of each run that has a curve, in all fields, for results.csv."""
     return pd.DataFrame(
         {
             "benchmark": field_outcomes.benchmark,

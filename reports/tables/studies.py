@@ -95,7 +95,7 @@ def build_variants_table(data: ReportData, study: StudyRuns, number: int) -> Tab
 
 
 def _list_defaults(data: ReportData, benchmark: str) -> list[str]:
-    """Return the values of RAPID's parameters and of those that all algorithms have."""
+    """Return RAPID's parameters and those of all algorithms, with values as in "group_size = 8"."""
     params = data.params
     settings = RAPID.get_loss_parameters(params).model_dump()
     settings["n_step"] = params.benchmarks[benchmark].n_step
