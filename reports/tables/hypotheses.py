@@ -1,9 +1,9 @@
 """The table of the preregistered hypotheses of studies, each with its tests and verdicts.
 
-A hypothesis (`rapid.config.studies.Hypothesis`) says on which side of a limit a contrast lies. A
-contrast is the sum of a metric over variants, each times a factor. The hypothesis is tested in each
-study that it names. p is adjusted for all tests of the table by Holm's method. Generated problems
-that differ only in numbers are a cluster.
+A hypothesis (`rapid.config.studies.Hypothesis`) says on which side of a limit, or between which two
+limits, a contrast lies. A contrast is the sum of a metric over variants, each times a factor. The
+hypothesis is tested in each study that it names. p is adjusted for all tests of the table by Holm's
+method. Generated problems that differ only in numbers are a cluster.
 """
 
 import math

@@ -1,6 +1,7 @@
-"""The tables of the studies, which are ablations (docs/studies.md).
+"""The tables of the studies, which are usually ablations (docs/studies.md).
 
-A study compares variants of an algorithm on one benchmark with the first of these variants.
+A study compares algorithms or variants of one, all of which are called variants here, with the
+first of them on a benchmark.
 """
 
 from dataclasses import replace
