@@ -2,15 +2,15 @@
 
 `python -m reports` writes tables.tex, report.html and figures. There are three reports: the main
 one, with the paper's tables, one on the studies (ablations, docs/studies.md) and one on the arena
-(a preregistered comparison of algorithms with tuned learning rates, docs/arena.md). The steps from
-files to text:
+(a preregistered comparison of algorithms with tuned learning rates, docs/arena.md). With
+`arena.tuning`, the last is on the trials that choose these rates. The steps from files to text:
 
 1. `collect`, `manifests`    result files -> a data frame with a row for each run; manifests
    `imported`                the same for runs that were made elsewhere: folders, CSV files
    `report_data`             parameters, data frame and manifests, which all later steps read
    `outcomes`                times to a target accuracy, and accuracies, which the arena compares
    `targets`                 the target accuracy of each benchmark of the arena
-2. `statistics`              values -> means, ranks and confidence intervals
+2. `statistics`              values -> means, tests and confidence intervals
 3. `formats`, `labels`       numbers and names -> short texts: 12.3%, RAPID (H=8)
 4. `tables`                  runs -> tables as plain data; `tables.columns` declares the columns
    `tuning`                  trials of learning rates -> the learning rates of the arena

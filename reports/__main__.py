@@ -45,7 +45,7 @@ OUTPUTS = ("output", "html", "figures", "text")
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command. Missing runs are not an error: the cells of a table name them.
+    """Run the command. Missing runs are not an error: cells have a dash, and footnotes the reasons.
 
     Returns:
         0; 1 if a file of a run is damaged or the output cannot be written; 2 if the parameters are
@@ -110,7 +110,8 @@ def _hash_inputs(data: ReportData, kind: str) -> dict[str, str]:
     trained = frame[frame.algorithm != BASE]
     paths = [root / folder / name for folder in trained.folder for name in run_files]
     paths += [root / folder / name for folder in frame.evaluation for name in evaluation_files]
-    # No job wrote the record of an earlier arena, so no manifest has the record's digest.
+    # With `arena.only`, the other algorithms' results are read from the record of an earlier arena.
+    # No job wrote this file, so no manifest has its digest.
     records = [root / arena.record] if kind == "arena" and arena.only else []
     digests = {path.as_posix(): verify_output(path) for path in paths}
     return digests | hash_files(*records, *map(Path, csv_files))
@@ -181,7 +182,8 @@ def _build_parser() -> Parser:
     help += "--config may then be left out, or have only name and report"
     add("--from", dest="sources", nargs="+", type=Path, default=[], metavar="SOURCE", help=help)
     add("--root", type=Path, default=Path("."), help="folder that contains runs/")
-    help = "where to write tables.tex, and beside it tables.txt, appendix.* and manifest.json"
+    help = "where to write tables.tex, and beside it tables.txt, appendix.*, manifest.json and, "
+    help += "for the arena, results.csv"
     add("--output", type=Path, help=help)
     add("--html", type=Path, help="where to write report.html, one file that opens offline")
     add("--figures", type=Path, metavar="FOLDER", help="where to write figures, as PDF and PNG")
@@ -195,5 +197,5 @@ def _build_parser() -> Parser:
 
 if __name__ == "__main__":
     end_with_workflow()
-    with end_with_reader():
+    with end_with_reader():  # exits silently if a reader of standard output, such as head, ends
         sys.exit(main())

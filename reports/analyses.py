@@ -1,9 +1,11 @@
 """Analyses of two whole runs of the arena: pooled, each alone, and with clustered errors.
 
 The arena was run twice, on different processors and at different commits, with the same seeds,
-learning rates and test problems. Each analysis of a field compares the algorithms of all claims:
+learning rates and test problems. A field of the arena has the algorithms that are compared on one
+benchmark, and claims about them. `reports.outcomes` defines the end points of a comparison. Each
+analysis of a field compares the algorithms of all its claims:
 
-pooled        both runs, which are blocks, with errors clustered over the skeletons of problems
+pooled        both runs as blocks (`statistics.blocks`), with errors clustered over skeletons
 over_seeds    both runs, with intervals for these test problems only
 clustered     the latest run, with errors clustered over skeletons
 earlier       the earlier run, whose record has mean accuracies only, without scores by problem
@@ -36,7 +38,7 @@ from reports.statistics.estimates import Estimate
 
 @dataclass(frozen=True)
 class ClusteredOutcomes(FieldOutcomes):
-    """The end points of the latest run. Errors of accuracies are clustered over skeletons.
+    """The end points of the latest run. Standard errors of accuracies are clustered over skeletons.
 
     `skeletons` has the skeleton of each problem, by id.
     """
@@ -86,8 +88,8 @@ class PooledOutcomes(FieldOutcomes):
 
     Args:
         clustered: the latest run.
-        problems_vary: whether test problems count as a random sample. The error then has a part
-            for the problems, which is estimated from the scores of the latest run.
+        problems_vary: whether test problems count as a random sample. The standard error then has
+            a part for the problems, which is estimated from the scores of the latest run.
     """
 
     clustered: ClusteredOutcomes
@@ -117,7 +119,7 @@ class PooledOutcomes(FieldOutcomes):
 
 @dataclass(frozen=True)
 class FieldAnalyses:
-    """The end points of a field in the latest run, and in each analysis of the docstring above."""
+    """The end points of a field in the latest run, and in each analysis that the module lists."""
 
     latest: FieldOutcomes
     pooled: PooledOutcomes
@@ -137,18 +139,19 @@ def read_field_analyses(data: ReportData, record_file: Path) -> list[FieldAnalys
     for latest in list_fields(data):
         benchmark, field = latest.benchmark, latest.field
         rows = record[record.benchmark == benchmark]
-        expected = {(name, field.run_name(name), field.reach) for name in field.rates}
+        target_accuracy = latest.target_accuracy
+        expected = {(name, field.run_name(name), target_accuracy) for name in field.rates}
         recorded = set(zip(rows.algorithm, rows.run, rows.reach, strict=True))
         if recorded != expected:
             raise BadFile(
                 f"{record_file}: {benchmark}: the algorithm, run and target accuracy "
                 f"{min(recorded ^ expected)} are not in both runs"
             )
-        place = (benchmark, field, data)
-        clustered = ClusteredOutcomes(*place, latest, draw_skeletons(data, benchmark))
-        earlier = EarlierOutcomes(*place, rows)
+        arguments = (benchmark, field, data)  # of every `FieldOutcomes`
+        clustered = ClusteredOutcomes(*arguments, latest, regenerate_skeletons(data, benchmark))
+        earlier = EarlierOutcomes(*arguments, rows)
         pooled, over_seeds = (
-            PooledOutcomes(*place, clustered, earlier, problems_vary)
+            PooledOutcomes(*arguments, clustered, earlier, problems_vary)
             for problems_vary in (True, False)
         )
         other_field = field.model_copy(update={"reach": latest.test_target.computed})
@@ -157,7 +160,7 @@ def read_field_analyses(data: ReportData, record_file: Path) -> list[FieldAnalys
     return analyses
 
 
-def draw_skeletons(data: ReportData, benchmark: str) -> dict[str, str]:
+def regenerate_skeletons(data: ReportData, benchmark: str) -> dict[str, str]:
     """Return the skeleton of each test problem, by id.
 
     The problems are generated again, because the archive of a run has only the problems' digest.

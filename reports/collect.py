@@ -64,7 +64,7 @@ def collect_runs(
         examples: the completions that the report shows, from evaluation.json;
         waived_layers: the sandbox layers that training or evaluation was allowed to lack, as keys
             of `grading` in params.yaml;
-        start: the algorithm whose trained model the run started from, or BASE;
+        start: the algorithm whose trained model the run started from; BASE for an untrained model;
         accepted: whether `rapid accept` declared a job of the run current after a change of code;
         csv_file: the CSV file with the run's results (see `reports.imported`); "" if they are in
             the files of its jobs.

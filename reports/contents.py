@@ -97,7 +97,7 @@ def build_report(data: ReportData) -> Content:
     """Return the contents of the main report, with all of its tables computed."""
     results, appendix = build_tables(RESULTS, data), build_tables(APPENDIX, data)
     (claims_table,) = (table for table in appendix if table.label == "tab:claims")
-    machines = collect_origin_facts([name for name in data.frame.hardware if name], [])
+    origin_facts = collect_origin_facts([name for name in data.frame.hardware if name], [])
     return _build_content(
         "report",
         data,
@@ -106,7 +106,7 @@ def build_report(data: ReportData) -> Content:
         claims.build_headlines(claims_table),
         verdicts=claims.summarize_verdicts(claims_table),
         paper=paper.load_paper(),
-        hardware=" ".join(render_notes(["hardware"], machines)),
+        hardware=" ".join(render_notes(["hardware"], origin_facts)),
         **findings.compare_with_baseline(data),
     )
 
@@ -162,7 +162,7 @@ def _build_content(
     headlines: Sequence[Headline] = (),
     **facts: Any,
 ) -> Content:
-    """Return the contents of a kind of report; `facts` are the variables of contents.yaml."""
+    """Return the contents of a kind of report; `facts` are for the templates in contents.yaml."""
     document = yaml.safe_load(FILE.read_text(encoding="utf-8"))[kind]
     benchmarks = list(data.params.benchmarks)
     facts |= {

@@ -1,9 +1,9 @@
 """`python -m reports.experiment`: write the files that DVC compares between experiments.
 
-The files have results of the RAPID runs with the H of `rapid.H` in params.yaml. `dvc exp show`
-compares metrics.json, which has the source of the problems, and means over seeds of accuracy,
-runtime and a few metrics. `dvc plots` draws the files in live/, which have metrics by optimizer
-step in dvclive's format.
+The files have results of RAPID with the H (optimizer steps per inference batch) of `rapid.H` in
+params.yaml, on the benchmark `experiment.benchmark`. `dvc exp show` compares metrics.json, which
+has the source of the problems, and means over seeds of accuracy, runtime and a few metrics. `dvc
+plots` draws the files in live/, which have metrics by optimizer step in dvclive's format.
 """
 
 import math
@@ -30,9 +30,11 @@ CURVE_METRICS = [*COMPARED, *PHASES]
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command. Return 0, or 1 if a file of a run or a parameter is wrong."""
+    """Run the command. Return 0, or 1 if the parameters or results are wrong, or writing fails."""
     parser = Parser(prog="python -m reports.experiment", description=__doc__)
-    parser.add_argument("--config", required=True, help="params as JSON")
+    parser.add_argument(
+        "--config", required=True, help="parameters: a YAML or JSON file, or one JSON text"
+    )
     parser.add_argument("--out", required=True, type=Path, help="folder to write")
     options = parser.parse_args(arguments)
     try:

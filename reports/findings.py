@@ -26,7 +26,8 @@ def compare_with_baseline(data: ReportData) -> dict[str, Any]:
     """Return the facts of the main report's first paragraphs: RAPID compared with the baseline.
 
     H is the number of optimizer steps that RAPID takes on one inference batch. On each benchmark,
-    RAPID is compared at the H at which it is fastest in the paper.
+    RAPID is compared at the H at which it is fastest in the paper, or at the smallest H of the runs
+    if they lack that H.
     """
     runtimes, accuracies = [], []
     for benchmark_runs in data.runs_by_benchmark.values():
@@ -62,7 +63,11 @@ def compare_variants(data: ReportData) -> dict[str, Any]:
             comparison = Comparison(study.runs, accuracy, variant, study.reference)
             comparisons[study.title, study.label_variant(variant)] = comparison
     p_values = _list_p_values(comparisons.values())
-    differences = {key: pair.estimate.value for key, pair in comparisons.items() if pair.estimate}
+    differences = {
+        key: comparison.estimate.value
+        for key, comparison in comparisons.items()
+        if comparison.estimate
+    }
     largest = max(differences, key=lambda key: abs(differences[key]), default=None)
     return {
         "variant_count": len(comparisons),

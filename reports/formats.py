@@ -2,7 +2,8 @@
 
 The format of a column is a function `format(value, mean)`. It prints means and standard deviations.
 For a standard deviation it gets the mean as the second argument, and prints the deviation with the
-mean's unit and number of decimals. All durations in a column have the same unit.
+mean's unit and number of decimals. All durations in a column have the same unit. Formats of
+comparisons and tests, which have no standard deviation, take the value only.
 
 A share of completions, such as 51.25 %, can lie exactly halfway between two printed values. It is
 rounded away from zero, as by hand, even if floating point has an error in its last bit.

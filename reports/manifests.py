@@ -12,7 +12,7 @@ from rapid.grading.permissions import GradingPermissions
 
 
 class JobManifest(Manifest):
-    """The manifest of a job, with access to the values in its spec."""
+    """The manifest of a job, with access to the values in its spec, which are parameters."""
 
     @field_validator("spec")
     @classmethod

@@ -3,8 +3,8 @@
 A field of the arena (docs/arena.md) has the algorithms that are compared on one benchmark, each
 with a tuned learning rate. The end points are the training time until a target accuracy (`reach` in
 the parameters), the accuracy after equally many completions, and the accuracy after equal training
-time. The accuracy during training is that of snapshots of the model, which the runs save. PG
-(`PG`) is policy gradient, the baseline.
+time. The accuracy during training is that of snapshots of the model, which the runs save. PG is
+policy gradient, the baseline.
 """
 
 import math
@@ -92,7 +92,8 @@ class FieldOutcomes:
         """The end points of each algorithm, by its name in the field.
 
         If only some algorithms are run (`arena.only`), the others are read from the record of an
-        earlier arena. Recorded seconds are scaled by the ratio of PG's runtimes here and there.
+        earlier arena. Recorded seconds are multiplied by PG's mean runtime in this arena divided by
+        the recorded one.
         """
         outcomes = self._compute_outcomes()
         if not self.data.params.arena.only:
@@ -163,7 +164,7 @@ class FieldOutcomes:
         return outcomes
 
     def select_runs(self, algorithm: str) -> pd.DataFrame:
-        """Return the rows of an algorithm in the data frame of all runs."""
+        """Return the rows of an algorithm, whose name contains changes (`ArenaField.run_name`)."""
         seeds = sorted(set(self.data.frame.seed))
         return self.data.select_runs(self.benchmark, [algorithm], seeds).frame
 
@@ -209,7 +210,8 @@ class FieldOutcomes:
         The effect is a difference in accuracy, or a ratio of seconds below 1. For a claim of
         equivalence, it is the smallest margin within which the test shows two equal algorithms to
         be equivalent. The result is None if the estimate has no standard error, or too few runs
-        reach the target accuracy. `alpha` is the two-sided level of the test.
+        reach the target accuracy. `alpha` is the level of the test, which is two-sided except for a
+        claim of equivalence.
         """
         if claim.by != "seconds":
             if estimate.error is None:
@@ -268,7 +270,7 @@ def compute_mean_accuracies(outcome: Outcome) -> np.ndarray:
 
 
 def build_record(data: ReportData) -> pd.DataFrame:
-    """Return a data frame with the end points of each run of all fields, for results.csv."""
+    """Return the end points of each run that has a curve, in all fields, for results.csv."""
     return pd.DataFrame(
         {
             "benchmark": field_outcomes.benchmark,

@@ -45,7 +45,7 @@ def get_main_value(benchmark: str, algorithm: str | None, metric: str) -> float 
     if entry is None and algorithm and RAPID.matches_name(algorithm):
         h = parse_variant_name(algorithm).H
         entry = document["staleness"].get(benchmark, {}).get(h, {}).get(metric)
-    return None if entry is None else parse_number(entry[0])
+    return None if entry is None else parse_number(entry[0])  # of [mean, standard deviation]
 
 
 def get_family_value(model: str, algorithm: str, metric: str) -> float | None:

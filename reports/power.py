@@ -1,7 +1,8 @@
 """`python -m reports.power`: which effects the tests of a study's hypotheses would detect.
 
-The noise of a variant is its standard deviation of Pass@1 over seeds. It is taken from a similar
-algorithm in a recorded arena. Given the seed, variants are assumed to be independent.
+A contrast is a weighted sum of Pass@1 over variants, and a hypothesis says on which side of a limit
+it lies. The noise of a variant is its standard deviation of Pass@1 over seeds. It is taken from a
+similar algorithm in a recorded arena. Given the seed, variants are assumed to be independent.
 """
 
 import argparse
@@ -25,7 +26,9 @@ from reports.statistics.estimates import CONFIDENCE_LEVEL, Estimate
 from reports.tables.hypotheses import count_tests
 
 SEED_COUNTS = (10, 20, 40)
-RECORDED_H = 16  # the H at which the arena has RAPID with and without a baseline
+# The H (optimizer steps per inference batch) at which the arena has RAPID, RAPID without a baseline
+# of the rewards, and PG, which has no importance weights.
+RECORDED_H = 16
 
 
 def find_similar(params: Params, run: Run) -> str:
@@ -66,7 +69,7 @@ def render_power(params: Params, record: pd.DataFrame) -> str:
     head = [
         f"{len(runs)} trainings and {len(add_base_runs(runs))} evaluations, {tests} tests.",
         "SD: standard deviation of a contrast over seeds, in points of Pass@1.",
-        "n: distance from the limit of the hypothesis that a test with n seeds, at "
+        "n = N: the distance from the hypothesis's limit that a test with N seeds, at the level "
         f"0.05 / {tests}, detects in 80 % of cases.",
     ]
     return "\n".join([*head, "", *align_columns(rows)]) + "\n"

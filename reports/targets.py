@@ -1,7 +1,8 @@
 """The target accuracy of a benchmark in the arena, and the chance to reach it without learning.
 
 The arena uses the target accuracy that is set in the parameters (`reach`), if there is one, and
-otherwise the target accuracy that `compute_target` computes from runs.
+otherwise the target accuracy that `compute_target` computes from runs. PG is policy gradient, the
+baseline.
 """
 
 import math

@@ -9,7 +9,8 @@ An algorithm gets the rate with the highest mean accuracy over seeds. If `arena.
 This smoothing avoids a rate that is next to one at which training fails, and reduces the influence
 of chance, but may choose a rate that is worse than its neighbour. If the rule is `highest`, rates
 that are not significantly worse than the chosen one are called ties. The target accuracy (`reach`)
-is the accuracy before training plus three quarters of the gain of PG with its chosen rate.
+is the accuracy before training plus three quarters of the gain of PG (policy gradient) with its
+chosen rate. A field of the arena has the algorithms that are compared on one benchmark.
 """
 
 import re
@@ -136,7 +137,8 @@ def select_rate(
     """Return the chosen rate of an algorithm.
 
     Args:
-        borrowed: H at which RAPID has no trials -> another H, whose trials choose the rate.
+        borrowed: H (optimizer steps per inference batch) at which RAPID has no trials -> another H,
+            whose trials choose the rate.
 
     Raises:
         ValueError: the algorithm has no trials.

@@ -38,7 +38,8 @@ __all__ = [
 ]
 NO_SOURCE = "no source has this run"
 # Name of a figure -> the column of the data frame from which it is drawn. A CSV file may lack this
-# column. All other figures are drawn from files in the folders of runs.
+# column. Of the other figures, tradeoff needs only accuracy and runtime, which every CSV file has,
+# and the rest are drawn from files in the folders of runs.
 FIGURE_COLUMNS = {
     "clipped": "clip_fraction",
     "length-and-time": "completion_length",
@@ -86,8 +87,8 @@ def read_sources(paths: Sequence[Path], config: Sequence[str] = ()) -> ImportedR
 
     Args:
         config: parameter files. If they have all parameters, as params.yaml has, these determine
-            which runs are shown. If they have only keys of `PresentationParams`, all runs are
-            shown.
+            which runs are shown. If they have only keys of `PresentationParams`, the other
+            parameters are derived from the runs (`derive_params`).
 
     Raises:
         BadFile: a file is damaged or has wrong values, two sources have the same run, or two
@@ -115,7 +116,7 @@ def read_sources(paths: Sequence[Path], config: Sequence[str] = ()) -> ImportedR
     }
     absent = [run for run in needed if run not in pool.rows]
     rows = collect_rows(absent, Path(), locate_in(paths[0]), problems)
-    if len(pool.folders) < len(paths):
+    if len(pool.folders) < len(paths):  # some source is a CSV file, which no job has to write
         reasons = {"no_evaluation_reason": NO_SOURCE, "no_summary_reason": NO_SOURCE}
         rows = [row | reasons for row in rows]
     row_by_run = pool.rows | dict(zip(absent, rows, strict=True))

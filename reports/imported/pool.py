@@ -21,9 +21,12 @@ from reports.imported.table import read_table
 
 @dataclass(frozen=True)
 class StatedSource(ProblemSource):
-    """Problems whose source is known only by the short name that a file or folder of runs states.
+    """Problems whose source is known only by the short name that a CSV file of runs states.
 
-    The name is "" if none is stated.
+    The name is "" if none is stated, as by a folder of runs without data/.
+
+    Args:
+        file: the name of the CSV file, or the folder.
     """
 
     file: str = ""
@@ -46,7 +49,8 @@ class RunPool:
     Args:
         rows: for each run, its row for the data frame of `collect_runs`.
         locations: the location of each run (folder, or file and line), for messages.
-        problem_locations: the location that states the source of each benchmark's problems.
+        problems: the source of each benchmark's problems.
+        problem_locations: the location that states this source.
         errors: messages on runs or problems that contradict each other.
     """
 
@@ -86,7 +90,7 @@ class RunPool:
             problems: ProblemSource = StatedSource(
                 benchmark, "file", values.pop("source", ""), file=file.name
             )
-            if problems.name == "made":
+            if problems.name == "made":  # generated, as the "embedded" problems of the project are
                 problems = build_declared_source(benchmark, "embedded")
             self._add_problems(problems, location)
             run = build_run(*(values[name] for name in Run.model_fields))

@@ -131,7 +131,10 @@ def sort_algorithms(names: Iterable[str]) -> list[str]:
 
 
 def parse_h(name: str) -> int:
-    """Return the H in the name of an algorithm; 1 if the algorithm is not one of the project's."""
+    """Return the H (optimizer steps per inference batch) in the name of an algorithm.
+
+    It is 1 if the algorithm is not one of the project's.
+    """
     is_known = any(algorithm.matches_name(name) for algorithm in ALGORITHMS.values())
     return parse_variant_name(name).H if is_known else 1
 

@@ -1,10 +1,11 @@
 """The figures of the reports. To add a figure to the main report, add a module to `figures`.
 
 The module's name becomes the figure's name. The module has a function `figure(data)` that
-returns a `style.Figure`, most easily by `panels.by_h` (metrics by H) or `panels.panel_figure` (any
-panels, one per benchmark). contents.yaml gives the figure its place in report.html; a figure that
-is not named there stands at the end. A `Figure` has a caption, a list of missing runs and a
-function that draws it, so that caption and missing runs are known without drawing.
+returns a `style.Figure`, most easily by `panels.by_h` (metrics by H, the number of optimizer steps
+per inference batch) or `panels.panel_figure` (any panels, one per benchmark). contents.yaml gives
+the figure its place in report.html; a figure that is not named there stands at the end. A `Figure`
+has a caption, a list of missing runs and a function that draws it, so that caption and missing runs
+are known without drawing.
 
 This module does not import matplotlib, because the workflow needs the names of figures only.
 """
@@ -16,7 +17,7 @@ from rapid.config.arena import ArenaField
 from rapid.config.params import Params
 
 _MODULES = sorted(path.stem for path in Path(__file__).with_name("figures").glob("[a-z]*.py"))
-MAX_CURVES = 8  # algorithms in a figure of curves
+MAX_CURVES = 8  # largest number of algorithms in a figure of curves
 FIGURES = [name.replace("_", "-") for name in _MODULES]
 
 
@@ -32,8 +33,8 @@ def list_arena_figures(params: Params) -> list[str]:
     """Return the names of the arena's figures.
 
     Each benchmark has a figure, and a second one with curves if it has few algorithms. Another
-    figure is a map of N_step and H. The report on the trials of learning rates (`arena.tuning` is
-    set) has no figures.
+    figure is a map of N_step (completions per optimizer step) and H. The report on the trials of
+    learning rates (`arena.tuning` is set) has no figures.
     """
     arena = params.arena
     if not arena or arena.tuning:

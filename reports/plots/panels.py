@@ -80,7 +80,10 @@ def panel_figure(
 
 @dataclass(frozen=True)
 class Quantity:
-    """A metric on a y-axis, where it is scaled; durations get a unit that suits the longest."""
+    """A metric to draw on a y-axis, multiplied by `scale`.
+
+    A duration is drawn in a unit that suits the longest one instead.
+    """
 
     metric: str
     label: str

@@ -1,6 +1,7 @@
 """Assigns a colour, marker and dash to each algorithm and variant in the figures of a report.
 
-No two lines of a report have the same marker or dash, so that they can be told apart in greyscale.
+No two lines of a report have the same marker or dash while spare ones are left, so that they can be
+told apart in greyscale.
 An algorithm declares its style for each H (number of optimizer steps per inference batch). If an
 earlier line already has this style, the line gets the next free marker and dash, and a shade of its
 colour. This happens if an algorithm declares one style for two H, for variants of an algorithm, and
@@ -104,7 +105,7 @@ def assign_styles(names: Iterable[str]) -> dict[str, SeriesStyle]:
 def _choose(preferred, spares: Sequence, taken: Sequence, declared: dict, is_equal: Callable):
     """Return the marker or dash of an algorithm: the preferred one if it is free, or else a spare.
 
-    A spare that another algorithm declares is avoided.
+    A spare that another algorithm declares is avoided if possible.
     """
 
     def compute_cost(candidate) -> tuple[int, bool]:

@@ -1,8 +1,8 @@
 """Figures of the studies: accuracy of each variant, and accuracy by training time.
 
-A study is an ablation: it compares variants of an algorithm on one benchmark with the first of
-these variants (docs/studies.md). Only runs that saved snapshots of the model during training have
-curves of accuracy by time.
+A study is usually an ablation (docs/studies.md). It compares algorithms or variants of one, all of
+which are called variants here, with the first of them on a benchmark. Only runs that saved
+snapshots of the model during training have curves of accuracy by time.
 """
 
 import numpy as np

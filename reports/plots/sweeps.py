@@ -33,12 +33,12 @@ MIN_RANGE = 1e-6  # smallest range of a y-axis; in a smaller one only rounding e
 class SweptVariants:
     """Variants that differ in the swept parameter only, by its value; they share a line.
 
-    `changes` is the label of the line: the other changes that these variants have in common, but
-    not all variants of the study have, such as "weighted = false", or else the algorithm's label.
+    `label` names the other changes that these variants have in common, but not all variants of the
+    study have, such as "weighted = false". If there are none, it is the algorithm's label.
     """
 
     h: int
-    changes: str
+    label: str
     by_value: dict[float, str]
 
 
@@ -55,8 +55,8 @@ def group_variants(params: Params, study: StudyRuns) -> list[SweptVariants]:
         text = ", ".join(f"{key} = {change}" for key, change in changes.items())
         by_line.setdefault((parsed.H, text or parsed.algorithm.label), {})[value] = name
     return [
-        SweptVariants(h, changes, dict(sorted(by_value.items())))
-        for (h, changes), by_value in by_line.items()
+        SweptVariants(h, label, dict(sorted(by_value.items())))
+        for (h, label), by_value in by_line.items()
     ]
 
 
@@ -97,7 +97,7 @@ def _draw_panels(
     study: StudyRuns, lines: Sequence[SweptVariants], quantities: list[Quantity], width: float
 ) -> Canvas:
     hs = sorted({line.h for line in lines})
-    labels_of_lines = list(dict.fromkeys(line.changes for line in lines))
+    labels_of_lines = list(dict.fromkeys(line.label for line in lines))
     canvas, panels = style.create_canvas(
         width, ROW_HEIGHT * len(quantities), len(quantities), len(hs), sharex=True, sharey="row"
     )
@@ -113,7 +113,7 @@ def _draw_panels(
             for line in lines:
                 if line.h != h:
                     continue
-                number = labels_of_lines.index(line.changes)
+                number = labels_of_lines.index(line.label)
                 shift = SHIFT * length * (number - (len(labels_of_lines) - 1) / 2)
                 entries |= _draw_line(axes, study, line, quantity, _choose_style(number), shift)
             axes.set_xticks(values, [f"{value:g}" for value in values])
@@ -160,7 +160,7 @@ def _draw_line(
     (artist,) = axes.plot(
         x, y, color=series_style.color, ls=series_style.line, **series_style.markers
     )
-    return {line.changes: artist}
+    return {line.label: artist}
 
 
 def estimate_metric(runs: pd.DataFrame, metric: str) -> Estimate | None:

@@ -28,7 +28,8 @@ def estimate_mean(
     The variance has two parts. The variance of seeds is computed from the deviations of seeds from
     the mean of their block. The variance of problems does not become smaller with more blocks,
     because all blocks have the same problems. It is estimated from one block, as MS(problems) -
-    MS(residuals) of its score matrix, and is 0 if this difference is negative.
+    MS(residuals) of its score matrix (MS: mean square, see `crossed`), and is 0 if this difference
+    is negative.
 
     Args:
         blocks: for each block an array with the difference of each seed, a mean over problems.

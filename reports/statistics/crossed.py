@@ -38,11 +38,11 @@ def estimate_mean(matrix: np.ndarray, bounds: tuple[float, float]) -> Estimate:
     if np.ptp(matrix) < ROUNDING:
         return clopper_pearson_estimate(mean, bounds, problems, sample)
     mean_squares, dfs = compute_mean_squares(matrix)
-    # The variance of the mean is estimated by MS(seeds) + MS(problems) - MS(residuals). By chance
-    # this sum can be smaller than one of the three mean squares. As each of them estimates at least
-    # the variance within a cell, the largest is then used. If several are equally large (as all
-    # three are if a single cell differs from the others), the one with the fewest degrees of
-    # freedom is used, which gives the widest interval.
+    # The variance of the mean is estimated by MS(seeds) + MS(problems) - MS(residuals), divided by
+    # the number of cells; MS is a mean square. By chance this sum can be smaller than one of the
+    # three mean squares. As each of them estimates at least the variance within a cell, the largest
+    # is then used. If several are equally large (as all three are if a single cell differs from the
+    # others), the one with the fewest degrees of freedom is used, which gives the widest interval.
     ms_seeds, ms_problems, ms_residuals = mean_squares
     combined, largest = ms_seeds + ms_problems - ms_residuals, max(mean_squares)
     if combined > largest * (1 + TIE):

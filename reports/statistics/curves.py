@@ -66,9 +66,10 @@ def select_with_snapshots(algorithms: Sequence[str]) -> list[str]:
 def read_curves(
     runs: pd.DataFrame, untrained: pd.DataFrame, metric: str, root: Path
 ) -> dict[int, AccuracyCurve]:
-    """Return the accuracy curve of each run of an algorithm that has one, by seed.
+    """Return the accuracy curves of an algorithm's runs, by seed, without runs that have none.
 
-    The first point of every curve is the mean accuracy of the model that the runs start from.
+    The first point of every curve is the mean accuracy in `untrained`, the rows of the model that
+    the runs start from.
 
     Raises:
         BadFile: a curve.jsonl is damaged, or lacks the metric.
@@ -112,7 +113,7 @@ def compute_chance_to_reach(level: float, start: float, noise: float, evaluation
 
 
 def choose_levels(curves: Sequence[AccuracyCurve]) -> list[float]:
-    """Return the multiples of LEVEL_SPACING above the lowest start, up to the best accuracy."""
+    """Return the multiples of LEVEL_SPACING above the curves' lowest start, up to their maximum."""
     if not curves:
         return []
     low = min(curve.accuracy[0] for curve in curves)

@@ -37,7 +37,10 @@ def compute_run_accuracies(runs: pd.DataFrame, metric: str) -> list[float]:
 
 
 def _score_problems(counts: dict[str, tuple[int, int]], metric: str) -> dict[str, float]:
-    """Return pass@k by problem, from its numbers of at least k graded and correct completions."""
+    """Return pass@k of each problem with at least k graded completions.
+
+    `counts` has the numbers of graded and of correct completions of each problem.
+    """
     k = int(metric.removeprefix(PASS_AT))
     return {name: pass_at_k(n, c, k) for name, (n, c) in counts.items() if n >= k}
 

@@ -1,8 +1,7 @@
 """Training time until a target accuracy, where some runs never reach it.
 
 A run that never reaches the accuracy has an infinite time and counts as slower than all others. The
-statistics depend only on the order of times, so they do not need the time that such a run would
-have taken.
+statistics are medians and rank tests, which do not need the time that such a run would have taken.
 """
 
 import math
@@ -26,8 +25,8 @@ NEITHER_REACHED = "no run of either algorithm reached the target accuracy"
 def median_time(times: Sequence[float]) -> Estimate:
     """Return the median time with its exact interval, which lies between two of the times.
 
-    The interval needs six times. Its upper end is infinite if too many runs never reach the
-    accuracy.
+    The interval needs at least six runs. Its upper end is infinite if too many of them never reach
+    the accuracy.
     """
     if not len(times):
         return Estimate(None, reason="no run has a time")
@@ -107,12 +106,12 @@ def time_ratio(ours: Sequence[float], reference: Sequence[float]) -> Estimate:
 def compute_detectable_ratio(
     ours: Sequence[float], reference: Sequence[float], alpha: float
 ) -> float | None:
-    """Return the largest ratio below 1 that the test would detect with a power of 80 %.
+    """Return the largest ratio below 1 that the test of `time_ratio` detects with a power of 80 %.
 
     Log ratios are assumed to be normal, with the standard deviation of the pairs in which both runs
     reach the accuracy. For normal data the signed-rank test of n pairs is as powerful as a t-test
-    of 3 n / pi pairs. None if fewer than two pairs reach the accuracy, or if n pairs are too few
-    for p to be as small as alpha, the two-sided level of the test.
+    of 3 n / pi pairs. None if there are fewer than two pairs in which both runs reach the accuracy,
+    or if n pairs are too few for p to be as small as alpha, the two-sided level of the test.
     """
     pairs = _select_reached(ours, reference)
     logs = [math.log(a / b) for a, b in pairs if max(a, b) < math.inf and min(a, b) > 0]

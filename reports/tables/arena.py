@@ -1,7 +1,8 @@
 """The tables of the arena's preregistered claims, with their verdicts.
 
-A claim compares two algorithms by an end point: the time to a target accuracy, the final accuracy,
-or the accuracy in equal time. `reports.outcomes` describes the arena and computes the end points.
+A claim compares two algorithms by an end point: the time to a target accuracy, the accuracy after
+equally many completions, or the accuracy in equal time. `reports.outcomes` describes the arena and
+computes the end points.
 """
 
 from collections.abc import Sequence

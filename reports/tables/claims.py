@@ -1,9 +1,9 @@
 """Table 11: the paper's claims (claims.yaml), tested on the runs.
 
-A claim says on which side of a limit an estimate lies. If p, after Holm's adjustment, is at most
-0.05, the claim holds or fails; otherwise it is open. With too few runs for an interval it is not
-tested. The compared algorithms are preregistered: RAPID with the H (optimizer steps per inference
-batch) of the paper's claim, and PG, policy gradient.
+A claim says on which side of a limit, or between which two limits, a statistic lies. If p, after
+Holm's adjustment, is at most 0.05, the claim holds or fails; otherwise it is open. With too few
+runs for an interval it is not tested. The compared algorithms are preregistered: RAPID with the H
+(optimizer steps per inference batch) of the paper's claim, and PG, policy gradient.
 """
 
 import math
@@ -62,7 +62,7 @@ def build_test(
 
 
 def decide_claims(claims: Sequence[Any]) -> list[Any]:
-    """Return claims, which have tests, with their p and verdict.
+    """Return these claims, objects with the field `tests`, with their p and verdict.
 
     p is adjusted for the tests of all claims by Holm's method. The first test of a claim with
     p <= 0.05 decides. If there is none the claim is open, with the p of its first test. A claim

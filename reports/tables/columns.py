@@ -37,8 +37,8 @@ from reports.tables.table import (
     format_interval,
 )
 
-# Algorithms with fewer runs are not compared with the best, because a test would hardly ever be
-# significant.
+# Algorithms with fewer runs are not marked as within noise of the best, because a test of so few
+# runs is hardly ever significant.
 MIN_RUNS = 5
 
 
@@ -183,8 +183,7 @@ class Column:
         """Return whether these runs do not differ significantly from those of the best algorithm.
 
         This means that the interval of their paired comparison contains the value of no difference.
-        False if there is no interval, or if there are fewer than `MIN_RUNS` runs, which cannot rule
-        out a difference.
+        False if there is no interval, or if one of the two has fewer than `MIN_RUNS` runs.
         """
         if min(part[self.metric].count() for part in (runs, best)) < MIN_RUNS:
             return False
@@ -307,7 +306,7 @@ def render_column_notes(
     for column in columns:
         notes = [column.note.format(title=column.title)]
         if column.metric.startswith(pairs.PASS_AT):
-            notes += ["evaluation", "flawed", "resolution"]
+            notes += ["evaluation", "flawed", "resolution"]  # names of notes in captions.yaml
         if column.best:
             unranked = [name for name in algorithms if not column.is_ranked(name, runs)]
             facts["unranked"] = [labels.algorithm(name) for name in unranked]
@@ -352,9 +351,13 @@ def build_algorithm_table(
     flat: bool = False,
     **facts,
 ) -> Table:
-    """Return a table with a row for each algorithm, by name in `row_labels`.
+    """Return a table with a row for each algorithm.
 
-    If it is flat, each block is a single column, whose title is that of the block.
+    Args:
+        name: the name of the table in captions.yaml.
+        row_labels: the label of each row, by the algorithm's name.
+        flat: whether each block is a single column, whose title is that of the block.
+        facts: further variables of the table's texts.
     """
     frame = data.frame
     frame = frame[frame.algorithm.isin(row_labels) & frame.seed.isin(seeds)]

@@ -1,9 +1,9 @@
 """The table of the preregistered hypotheses of studies, each with its tests and verdicts.
 
-A hypothesis (`rapid.config.studies.Hypothesis`) says on which side of a limit a contrast lies. A
-contrast is the sum of a metric over variants, each times a factor. The hypothesis is tested in each
-study that it names. p is adjusted for all tests of the table by Holm's method. Generated problems
-that differ only in numbers are a cluster.
+A hypothesis (`rapid.config.studies.Hypothesis`) says on which side of a limit, or between which two
+limits, a contrast lies. A contrast is the sum of a metric over variants, each times a factor. The
+hypothesis is tested in each study that it names. p is adjusted for all tests of the table by Holm's
+method. Generated problems that differ only in numbers are a cluster.
 """
 
 import math
@@ -15,7 +15,7 @@ from rapid.artifacts.metrics import EVALUATION_METRICS
 from rapid.config.params import Params
 from rapid.config.studies import Hypothesis
 from reports import formats
-from reports.analyses import draw_skeletons
+from reports.analyses import regenerate_skeletons
 from reports.collect import get_result_path
 from reports.formats import Format
 from reports.report_data import ReportData
@@ -64,7 +64,7 @@ class HypothesisTest:
         return [build_test(self.estimate, self.hypothesis.above, self.hypothesis.below)]
 
     def build_limit_cell(self) -> Cell:
-        """Return a cell with the limits: > +5.0."""
+        """Return a cell with the limits, > +5.0, and the metric."""
         limits = (("> ", self.hypothesis.above), ("< ", self.hypothesis.below))
         texts = [f"{sign}{self.show(limit)}" for sign, limit in limits if math.isfinite(limit)]
         return Cell(" and ".join(texts), extra_lines=(self.hypothesis.metric,))
@@ -126,7 +126,7 @@ def judge_hypotheses(data: ReportData, studies: Sequence[StudyRuns]) -> list[Hyp
     @cache
     def find_clusters(benchmark: str) -> dict[str, str] | None:
         """Return the cluster of each problem by id; None if problems are not generated."""
-        return draw_skeletons(data, benchmark) if is_generated(data, benchmark) else None
+        return regenerate_skeletons(data, benchmark) if is_generated(data, benchmark) else None
 
     undecided = []
     for hypothesis in data.params.studies.hypotheses.values():
@@ -134,7 +134,7 @@ def judge_hypotheses(data: ReportData, studies: Sequence[StudyRuns]) -> list[Hyp
             terms = [
                 (study.runs.select(name), factor) for name, factor in hypothesis.contrast.items()
             ]
-            estimate = None
+            estimate = None  # unless each variant has an evaluated run
             if not any(runs.scores.map(len).eq(0).all() for runs, _ in terms):
                 clusters = find_clusters(study.runs.benchmark)
                 estimate = pairs.estimate_contrast(terms, hypothesis.metric, clusters)

@@ -19,6 +19,7 @@ from reports.report_data import BASELINE
 
 FILES = [Path(__file__).with_name(name) for name in ("captions.yaml", "arena_captions.yaml")]
 ENVIRONMENT = jinja2.Environment(undefined=jinja2.StrictUndefined, autoescape=False)
+# {{ table("main") }} renders as "Table 1", and {{ items | listing }} as "a, b and c".
 ENVIRONMENT.globals["table"] = lambda name: (
     f"Table\N{NO-BREAK SPACE}{load_descriptions()['tables'][name]['number']}"
 )
@@ -86,6 +87,7 @@ def collect_run_facts(runs: pd.DataFrame) -> dict[str, Any]:
             for label, part in benchmarks
             if (flawed := frozenset().union(*part.flawed))
         ],
+        # The weight of one problem in the accuracy, and of one completion, in percentage points.
         "resolution": [
             f"{100 / (n := part.problems.min()):.2g} on {label} "
             f"({100 / n / part.samples.min():.2g})"
@@ -103,7 +105,10 @@ def collect_origin_facts(hardware: Iterable[str], commits: Iterable[str]) -> dic
 
 
 def collect_waiver_facts(waivers: Sequence[set[str]]) -> dict[str, Any]:
-    """Return how many jobs the keys of `grading` let run without a sandbox layer, and the keys."""
+    """Return how many jobs had the permission to lack a sandbox layer, and the keys that gave it.
+
+    `waivers` has, for each job, these keys of the section `grading` in params.yaml.
+    """
     keys = sorted(set().union(*waivers))
     return {
         "results": len(waivers),
@@ -135,7 +140,7 @@ def collect_sft_facts(runs: pd.DataFrame) -> dict[str, Any]:
 
 
 def _describe_ungraded(runs: pd.DataFrame) -> list[str]:
-    """Return how many completions have no verdict, as the grader died, for each run and stage."""
+    """Return how many completions of each run and stage have no verdict because the grader died."""
     return [
         f"{reasons[INFRASTRUCTURE]} of {sum(reasons.values())} {stage} of "
         f"{labels.algorithm(run.algorithm)} on {run.label} ({run.model}, seed {run.seed})"

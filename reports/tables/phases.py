@@ -1,10 +1,10 @@
 """The table of training time by phase, which also predicts the times on other machines.
 
 A run spends its time on sampling and on the rest: grading, backpropagation, copying weights. A
-larger H mainly shortens sampling, because more completions are sampled at once. These runs show by
-which factor an algorithm changes PG's sampling time, and by which factor the rest of PG's time. The
-prediction for a machine on which sampling takes another share of PG's time assumes the same two
-factors there.
+larger H (optimizer steps per inference batch) mainly shortens sampling, because more completions
+are sampled at once. These runs show by which factor an algorithm changes the sampling time of PG
+(policy gradient, the baseline), and by which factor the rest of PG's time. The prediction for a
+machine on which sampling takes another share of PG's time assumes the same two factors there.
 """
 
 from collections.abc import Callable

@@ -32,7 +32,11 @@ ClaimsByAnalysis = dict[str, dict[str, list[JudgedClaim]]]
 
 
 def build_tables(fields: list[FieldAnalyses]) -> list[Table]:
-    """Return all tables: claims, other analyses of the claims, target accuracies, and profiles."""
+    """Return all tables.
+
+    They have the claims, other analyses of the claims, counts of verdicts, target accuracies, and
+    shares of runs that reach a level of accuracy.
+    """
     data = fields[0].latest.data
     judged_claims = {
         title: group_by_benchmark(

@@ -1,4 +1,7 @@
-"""The ranks of the arena's algorithms, and the table of a field, which compares all with PG."""
+"""The ranks of the arena's algorithms, and the table of a field, which compares all with PG.
+
+`reports.outcomes` describes the arena, its fields and its end points.
+"""
 
 import math
 from collections import Counter
@@ -43,7 +46,7 @@ def describe_rank(outcomes: FieldOutcomes, name: str) -> str:
 
 
 def describe_new_ranks(fields: Sequence[FieldOutcomes]) -> str:
-    """Return sentences on the ranks of new algorithms (`arena.only`) among an earlier arena's."""
+    """Return sentences on the ranks of new algorithms (`arena.only`) among the recorded ones."""
     return " ".join(
         f"{describe_rank(outcomes, name)} Its learning rate was set by the user, not tuned."
         for outcomes in fields

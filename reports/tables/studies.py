@@ -1,6 +1,7 @@
-"""The tables of the studies, which are ablations (docs/studies.md).
+"""The tables of the studies, which are usually ablations (docs/studies.md).
 
-A study compares variants of an algorithm on one benchmark with the first of these variants.
+A study compares algorithms or variants of one, all of which are called variants here, with the
+first of them on a benchmark.
 """
 
 from dataclasses import replace
@@ -95,7 +96,7 @@ def build_variants_table(data: ReportData, study: StudyRuns, number: int) -> Tab
 
 
 def _list_defaults(data: ReportData, benchmark: str) -> list[str]:
-    """Return the values of RAPID's parameters and of those that all algorithms have."""
+    """Return RAPID's parameters and those of all algorithms, with values as in "group_size = 8"."""
     params = data.params
     settings = RAPID.get_loss_parameters(params).model_dump()
     settings["n_step"] = params.benchmarks[benchmark].n_step

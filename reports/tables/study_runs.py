@@ -1,4 +1,7 @@
-"""The runs of each study, which compares variants of an algorithm on one benchmark."""
+"""The runs of each study, which compares algorithms or variants of one on a benchmark.
+
+Both are called variants here.
+"""
 
 from dataclasses import dataclass
 from functools import cached_property

@@ -153,7 +153,11 @@ def build_estimate_cell(
     extra_lines: tuple[str, ...] = (),
     **fields,
 ) -> Cell:
-    """Return a cell with an estimate, its interval and further lines, or with a missing reason."""
+    """Return a cell with an estimate, its interval and further lines.
+
+    If there is no value, the cell has a dash and the reason, which is `missing_reason` if there is
+    no estimate.
+    """
     if estimate is None or estimate.value is None:
         return Cell(MISSING, reason=estimate.reason if estimate else missing_reason)
     lines = (format_interval(show, estimate), *extra_lines)

@@ -95,6 +95,21 @@ def test_record_with_another_rate_is_refused(params, runs, tmp_path):
         )
 
 
+def test_record_with_another_computed_target_is_refused(params, runs, tmp_path, monkeypatch):
+    field = FIELD.model_copy(update={"reach": None})
+    params = params.model_copy(update={"arena": Arena(fields={"math": field})})
+    monkeypatch.setattr(FieldOutcomes, "target_accuracy", 0.6)
+    record = pd.DataFrame(
+        {"benchmark": "math", "algorithm": name, "run": field.run_name(name), "reach": 0.5}
+        for name in field.rates
+    )
+    record.to_csv(tmp_path / "earlier.csv")
+    with pytest.raises(BadFile, match=r"math: .* are not in both runs"):
+        analyses.read_field_analyses(
+            ReportData(params, pd.DataFrame(), runs.root), tmp_path / "earlier.csv"
+        )
+
+
 def test_skeletons_belong_to_the_problems_of_the_run(params, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     folder = build_plan(params).get_folder("data/math")
@@ -111,7 +126,7 @@ def test_skeletons_belong_to_the_problems_of_the_run(params, tmp_path, monkeypat
     }
     manifest.write_text(json.dumps(document))
     data = ReportData(params, pd.DataFrame(), tmp_path)
-    skeletons = analyses.draw_skeletons(data, "math")
+    skeletons = analyses.regenerate_skeletons(data, "math")
     assert len(skeletons) == 40 > len(set(skeletons.values()))
     assert not any(set("123456789") & {*text} for text in skeletons.values())
     document["outputs"][f"{folder}/test.jsonl"] = "0" * 64
@@ -119,4 +134,4 @@ def test_skeletons_belong_to_the_problems_of_the_run(params, tmp_path, monkeypat
     with pytest.raises(
         BadFile, match=r"the generator of .* no longer makes the problems of this run"
     ):
-        analyses.draw_skeletons(data, "math")
+        analyses.regenerate_skeletons(data, "math")

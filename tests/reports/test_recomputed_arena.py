@@ -47,3 +47,12 @@ def test_command_names_a_missing_archive(tmp_path, capsys):
     arguments += ["--earlier", "none.csv", "--output", str(tmp_path / "tables.txt")]
     assert pooled.main(arguments) == 1
     assert "none.tar.xz" in capsys.readouterr().err
+
+
+def test_command_names_a_damaged_archive(tmp_path, capsys):
+    raw = tmp_path / "damaged.tar.xz"
+    raw.write_bytes((recompute_arena.FOLDER / "arena-raw.tar.xz").read_bytes()[:5000])
+    arguments = ["--configfile", str(ROOT / "params.yaml"), "--raw", str(raw)]
+    arguments += ["--earlier", "none.csv", "--output", str(tmp_path / "tables.txt")]
+    assert pooled.main(arguments) == 1
+    assert "damaged.tar.xz: is damaged, or is not a tar archive" in capsys.readouterr().err

@@ -1,4 +1,7 @@
-"""The share of clipped importance weights by H: a panel for each benchmark."""
+"""The share of clipped importance weights by H: a panel for each benchmark.
+
+H is the number of optimizer steps per inference batch.
+"""
 
 from functools import partial
 

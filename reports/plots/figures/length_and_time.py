@@ -1,4 +1,7 @@
-"""Completion length and inference time by H: a row for each of the two, a panel per benchmark."""
+"""Completion length and inference time by H: a row for each of the two, a panel per benchmark.
+
+H is the number of optimizer steps per inference batch.
+"""
 
 from functools import partial
 

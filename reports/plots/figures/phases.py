@@ -1,4 +1,8 @@
-"""The paper's Figure 1: training time by phase, of naive GRPO and RAPID."""
+"""The paper's Figure 1: training time by phase, of naive GRPO and RAPID.
+
+Naive GRPO samples as few completions at a time as it trains on. RAPID takes H optimizer steps per
+inference batch.
+"""
 
 import pandas as pd
 from matplotlib.axes import Axes

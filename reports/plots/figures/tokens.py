@@ -1,4 +1,8 @@
-"""The importance weight of each token of one completion, as coloured text with bars."""
+"""The importance weight of each token of one completion, as coloured text with bars.
+
+A training run writes these weights to FILE, token_weights.json. H is the number of optimizer steps
+per inference batch.
+"""
 
 import matplotlib
 from matplotlib.axes import Axes
@@ -52,9 +56,9 @@ def figure(data: ReportData) -> Figure:
 
 
 def _find_record(data: ReportData) -> tuple[str, TokenWeights | None]:
-    """Return path and record of the run with the largest H, whose weights differ most from 1.
+    """Return the path and content of FILE of the run with the largest H that wrote it.
 
-    They are "" and None if no run wrote a record.
+    Its weights differ most from 1. Path and content are "" and None if no run wrote FILE.
     """
     trained = data.frame[data.frame.algorithm != BASE]
     by_h = trained.sort_values("H", ascending=False, kind="stable")

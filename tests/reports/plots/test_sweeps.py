@@ -40,7 +40,7 @@ def data(values, runs):
 def test_variants_that_differ_only_in_the_swept_parameter_share_a_line(data):
     (study,) = studies.list_studies(data)
     lines = sweeps.group_variants(data.params, study)
-    assert [(line.h, line.changes, line.by_value) for line in lines] == [
+    assert [(line.h, line.label, line.by_value) for line in lines] == [
         (2, "RAPID", {0.0: NAMES[2], 0.5: NAMES[1], 1.0: NAMES[0]}),
         (2, "weighted = false", {0.0: NAMES[4], 1.0: NAMES[3]}),
         (2, "positive_only = true", {1.0: NAMES[5]}),

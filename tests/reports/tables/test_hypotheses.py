@@ -80,7 +80,7 @@ def test_generated_problems_are_clustered_by_skeleton(params, complete, monkeypa
     """Five skeletons of two problems each."""
     skeletons = {f"p{n}": f"skeleton {n // 2}" for n in range(10)}
     monkeypatch.setattr(hypotheses, "is_generated", lambda data, benchmark: True)
-    monkeypatch.setattr(hypotheses, "draw_skeletons", lambda data, benchmark: skeletons)
+    monkeypatch.setattr(hypotheses, "regenerate_skeletons", lambda data, benchmark: skeletons)
     gap, *_, entropy = judge_all(params, complete)
     assert gap.estimate.sample == "n = 8 seeds and 5 problems"
     assert gap.estimate.value == pytest.approx(0.4)
