@@ -10,8 +10,8 @@
 # new file below. docs/extending.md lists what else a stage needs. rapid/config/jobs.py computes the
 # inputs and the parameters of a job. A rule does not declare the large files of a job as outputs:
 # the job's manifest.json has their digests, and other rules depend on the manifest. The wildcard
-# {root} is experiments/NAME/ in an experiment with a name, and empty otherwise. RAPID_WORKFLOW=$PPID
-# in a command makes the job end with the workflow (rapid/processes/lifetimes.py).
+# {root} is experiments/NAME/ in an experiment with a name, and empty otherwise. In a command,
+# RAPID_WORKFLOW=$PPID makes the job end with the workflow (rapid/processes/lifetimes.py).
 
 
 configfile: "params.yaml"

@@ -78,8 +78,8 @@ def accept(files: list[Path]) -> int:
 def restore(files: list[Path], force: bool = False) -> int:
     """Pull results that were pushed elsewhere, and check them.
 
-    The status is 1 if nothing can be pulled, files were changed, or no job is up to date. Stale jobs
-    are printed, but alone leave it at 0.
+    The status is 1 if nothing can be pulled, files were changed, or no job is up to date. Stale
+    jobs are printed, but do not change the status.
 
     Args:
         force: replace local files that differ from the pushed ones and are not in DVC's cache.
