@@ -101,8 +101,9 @@ arena-pooled: setup  ## test the arena's claims on both recorded runs; writes ex
 		--output experiments/arena-pooled.txt
 
 # Further arenas, which are run in blocks of one seed (docs/arena-real.md, docs/arena-minif2f.md). A
-# seed is recorded as soon as it is finished, and its models are deleted. Recorded seeds are not run again,
-# even on another machine. If code has changed since, they are stale, and run again unless ACCEPT=1.
+# seed is recorded as soon as it is finished, and its models are deleted. Recorded seeds are not run
+# again, even on another machine. If code has changed since, they are stale, and run again unless
+# ACCEPT=1.
 SUFFIX := $(patsubst --%,-%,$(ARENA))
 BLOCKS = experiments/$@.yaml $(if $(ARENA),experiments/$@$(SUFFIX).yaml)
 BLOCKS_NAME = $@$(SUFFIX)
