@@ -99,16 +99,17 @@ def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
     build_trainer = _build_sft_trainer if is_sft else _build_rl_trainer
     checkpoints = prepare_checkpoint_dir(folder / CHECKPOINTS, spec, inputs, is_main_process())
     trainer, count_completions = build_trainer(spec, benchmark, model, data, checkpoints)
-    problems = find_source_of_file(benchmark.name, data)
-    trainer.args.run_name = f"{folder}, {problems.label}"  # shown by W&B and trackio
+    source = find_source_of_file(benchmark.name, data)
+    trainer.args.run_name = f"{folder}, {source.label}"  # shown by W&B and trackio
     for callback in (
-        *build_report_callbacks(folder, spec, problems, recorder, is_main_process()),
+        *build_report_callbacks(folder, spec, source, recorder, is_main_process()),
         recorder,
     ):
         trainer.add_callback(callback)
+    # The seconds of each phase, such as sampling. SFT has one phase and no clock.
     recorder.clock = clock = getattr(trainer, "clock", None)
-    seconds = float(os.environ.get(CHECKPOINT_VARIABLE, CHECKPOINT_SECONDS))
-    run = ResumableRun(trainer, recorder, seconds, is_main_process())
+    checkpoint_seconds = float(os.environ.get(CHECKPOINT_VARIABLE, CHECKPOINT_SECONDS))
+    run = ResumableRun(trainer, recorder, checkpoint_seconds, is_main_process())
     snapshots_dir = folder / SNAPSHOTS
     if not run.checkpoint:
         shutil.rmtree(snapshots_dir, ignore_errors=True)  # of an earlier run
