@@ -119,9 +119,8 @@ def pretrain(spec: PretrainSpec, data: list[Path], tokenizer: Path, folder: Path
 def build_demonstrations(spec: PretrainSpec, files: dict[str, Path], tokenizer) -> list[dict]:
     """Return tokenized demonstrations, those of the part without mistakes first.
 
-    There are as many as fill `steps` batches of each benchmark.
-    Lessons are repeated as often as needed. Each time, it is random whether the completion is
-    correct or has a mistake.
+    There are as many as fill `steps` batches of each benchmark. Lessons are repeated as often as
+    needed. Each time, it is random whether the completion is correct or has a mistake.
 
     Returns:
         For each demonstration `input_ids` (prompt, completion, end of text) and `labels`, in which
