@@ -132,7 +132,7 @@ def _list_claim_families(results: "Results") -> Iterator[list[Row]]:
     yield [compare("runtime", b, below=1.0) for b in benchmarks] + [
         compare("runtime", b, model=model, below=1.0) for b, model in models
     ]
-    # RAPID saves the shares of the abstract, which are printed as whole percentages.
+    # RAPID saves the shares in Section 4.2 of the paper, which are printed as whole percentages.
     savings = [texts[name] for name in ("saving_mbpp_plus", "saving_minif2f", "saving_math")]
     yield [
         compare("runtime", s["benchmark"], below=1.005 - read_number(s["value"]))
