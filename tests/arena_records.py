@@ -17,8 +17,8 @@ from rapid.algorithms.variant_names import parse_variant_name
 from rapid.benchmarks import BENCHMARKS
 from rapid.benchmarks.made import draw_exercises
 
-# What the arena compares: seconds until the target accuracy, accuracy after equally many completions,
-# and accuracy after equal time.
+# What the arena compares: seconds until the target accuracy, accuracy after equally many
+# completions, and accuracy after equal time.
 END_POINTS = ("seconds", "accuracy", "accuracy_in_time")
 Cells = dict[tuple[str, str], str]  # label of a row, title of a column -> text
 

@@ -189,8 +189,8 @@ def median(values: list[float]) -> Result:
 def compare_seconds(pairs_by_run: Pairs) -> Result:
     """Return the ratio of seconds, with the interval of Wilcoxon's signed-rank test.
 
-    The pairs are the seeds of all runs of the arena. A seed with which neither algorithm reaches the
-    target accuracy is left out.
+    The pairs are the seeds of all runs of the arena. A seed with which neither algorithm reaches
+    the target accuracy is left out.
     """
     pairs = [(a[s].seconds, b[s].seconds) for a, b in pairs_by_run for s in a if s in b]
     pairs = [pair for pair in pairs if min(pair) < math.inf]

@@ -55,8 +55,8 @@ COLUMNS = {
     "Difference": "Difference to", "clip_fraction": "Clipped", "staleness": "Staleness",
 }  # fmt: skip
 Comparison = tuple[str, str, str | None]  # name of the number, recomputed text, printed text
-# `points` has the end points (END_POINTS) by benchmark, algorithm and seed, `field_points` those of a
-# benchmark.
+# `points` has the end points (END_POINTS) by benchmark, algorithm and seed, `field_points` those of
+# one benchmark.
 
 
 # Tables -------------------------------------------------------------------------------------------

@@ -267,7 +267,7 @@ def decode_markdown(text: str) -> str:
 
 
 def read_csv(text: str) -> PrintedTable:
-    """Read the CSV of a table, which has neither marks nor footnotes. The column Problems becomes the caption."""
+    """Read the CSV of a table, which has no marks and footnotes; Problems becomes the caption."""
     (_, *columns, last), *rows = csv.reader(io.StringIO(text))
     assert last == "Problems"
     cells = [[PrintedCell(cell) for cell in row[1:-1]] for row in rows]
