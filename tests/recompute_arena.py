@@ -318,8 +318,8 @@ def compare_pooled(
         noise = statistics.stdev(untrained[benchmark])
         distribution = stats.norm(start[benchmark], noise)
         targets = field["reach"], other_targets[benchmark]
-        # Probability that one of a run's four models (three snapshots, the last) is above the target
-        # by noise alone.
+        # Probability that one of a run's four models (three snapshots, the last) is above the
+        # target by noise alone.
         chances = [format_p(1 - distribution.cdf(target) ** 4) for target in targets]
         shown = [format_percent(target) for target in targets]
         first = f"{format_percent(start[benchmark])} ± {format_percent(noise)}"
