@@ -100,9 +100,10 @@ arena-pooled: setup  ## test the arena's claims on both recorded runs; writes ex
 		--raw $(RAW) --earlier experiments/arena-results-earlier.csv \
 		--output experiments/arena-pooled.txt
 
-# Further arenas, which are run seed by seed (docs/arena-real.md, docs/arena-minif2f.md). A seed is
-# recorded as soon as it is finished, and its models are deleted. Recorded seeds are not run again,
-# even on another machine. If code has changed since, they are stale, and run again unless ACCEPT=1.
+# Further arenas, which are run in blocks of one seed (docs/arena-real.md, docs/arena-minif2f.md). A
+# seed is recorded as soon as it is finished, and its models are deleted. Recorded seeds are not run
+# again, even on another machine. If code has changed since, they are stale, and run again unless
+# ACCEPT=1.
 SUFFIX := $(patsubst --%,-%,$(ARENA))
 BLOCKS = experiments/$@.yaml $(if $(ARENA),experiments/$@$(SUFFIX).yaml)
 BLOCKS_NAME = $@$(SUFFIX)

@@ -1,17 +1,17 @@
 # The pipeline from params.yaml to the paper's tables.
 #
 #    snakemake --cores 4 reports/tables.tex                            the default: params.yaml
-#    snakemake --cores 4 --configfile params.yaml experiments/ci.yaml  an experiment: experiments/ci/
+#    snakemake --cores 4 --configfile params.yaml experiments/ci.yaml  an experiment
 #    snakemake --cores 4 evaluations/math/tiny-qwen2/pg/seed1/evaluation.json  one run
 #    snakemake --list-target-rules                                     other targets
 #
-# Each stage is one rule that calls one subcommand of `rapid`. The rules of stages are in
-# workflow/rules/, one file per phase; add yours there, and an `include` of a new file below.
-# docs/extending.md lists what else a stage needs. rapid/config/jobs.py computes the inputs and the
-# parameters of a job. A rule does not declare the large files of a job as outputs: its
-# manifest.json has their digests, and other rules depend on the manifest. The wildcard {root} is
-# experiments/NAME/ in an experiment with a name, and empty otherwise. RAPID_WORKFLOW=$PPID in a
-# command makes the job end with the workflow (rapid/processes/lifetimes.py).
+# Each stage is one rule, which calls a subcommand of `rapid` or a module of reports/. Rules are in
+# workflow/rules/, one file per phase (a stage of dvc.yaml); add yours there, and an `include` of a
+# new file below. docs/extending.md lists what else a stage needs. rapid/config/jobs.py computes the
+# inputs and the parameters of a job. A rule does not declare the large files of a job as outputs:
+# the job's manifest.json has their digests, and other rules depend on the manifest. The wildcard
+# {root} is experiments/NAME/ in an experiment with a name, and empty otherwise. In a command,
+# RAPID_WORKFLOW=$PPID makes the job end with the workflow (rapid/processes/lifetimes.py).
 
 
 configfile: "params.yaml"
@@ -43,7 +43,7 @@ onerror:
     logger.error(CONSOLE.render_failures())
 
 
-# Targets: everything, or the jobs of one stage of dvc.yaml. --------------------------------------
+# Targets: everything, or the jobs of one phase (a stage of dvc.yaml). -----------------------------
 
 
 rule all:

@@ -7,7 +7,7 @@ Without H, RapidTrainer would sample before each optimizer step, as GRPOTrainer 
 Run:      pip install 'rapid-rl[graders]'
           python grpo_then_rapid.py, and then with --rapid
 Prints:   trainer: GRPOTrainer
-          mean reward: X in the first batch, Y in the last
+          mean reward: X in the first N steps, Y in the last N
 Takes:    not measured yet. It is meant for one GPU
 Smoke:    python grpo_then_rapid.py --smoke, 12 seconds of CPU time (AMD EPYC)
 """
@@ -65,4 +65,5 @@ trainer.save_model()
 
 rewards = [row["reward"] for row in trainer.state.log_history if row.get("reward") is not None]
 print(f"trainer: {type(trainer).__name__}")
-print(f"mean reward: {rewards[0]:.2f} in the first batch, {rewards[-1]:.2f} in the last")
+first, last, steps = rewards[0], rewards[-1], trainer.args.logging_steps
+print(f"mean reward: {first:.2f} in the first {steps} steps, {last:.2f} in the last {steps}")

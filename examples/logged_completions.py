@@ -8,8 +8,7 @@ those of the behaviour policy. Each line of the log has a prompt and `num_genera
      "reward": [1.0, ...]}
 
 The prompt is the whole text that the policy read, with the chat template. Completions are token
-ids, because their text might be tokenized differently. Log-probs are natural logarithms at the
-temperature of sampling. Set `temperature` to this value too.
+ids, because their text might be tokenized differently. Log-probs are natural logarithms.
 
 Run:      pip install rapid-rl
           python logged_completions.py --log completions.jsonl
@@ -38,8 +37,9 @@ settings: dict[str, Any] = {
     "H": 1,  # optimizer steps per batch that is read from the log
     "n_step": 32,  # completions per optimizer step
     "num_generations": 8,  # completions per prompt, as in the log
-    "temperature": 1.0,
+    "temperature": 1.0,  # at which the log's completions were sampled and log-probs computed
     "learning_rate": 1e-6,
+    "logging_steps": 1,
     "gradient_checkpointing": False,
 }
 if arguments.smoke:

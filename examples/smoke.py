@@ -56,7 +56,7 @@ SETTINGS |= {"use_cpu": True, "bf16": False, "save_strategy": "no", "report_to":
 
 
 def shrink(arguments: Namespace, settings: dict[str, Any]) -> dict[str, Any]:
-    """Set the tiny model in an example's arguments, and return its settings with small sizes."""
+    """Let an example's arguments name the tiny model; return its settings with small sizes."""
     arguments.model, arguments.max_steps = save_model(), 6
     sizes = {name: size for name, size in SIZES.items() if name in settings}
     return settings | sizes | SETTINGS

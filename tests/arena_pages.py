@@ -1,4 +1,7 @@
-"""Parts of an arena's report for the documents, from the archives that `reports.record` packs."""
+"""Parts of an arena's report for the documents, from the archives that `reports.record` packs.
+
+`arena` is a generator function of `tests.documents`.
+"""
 
 import textwrap
 from functools import cache
@@ -23,6 +26,7 @@ def arena(text: str, root: Path, part: str, overlay: str) -> str:
     of only some seeds.
 
     Args:
+        text, root: what all generator functions get; not used here.
         part: summary, or the label of a table without "tab:".
         overlay: the file of the arena's parameters, beside which its archives are.
     """

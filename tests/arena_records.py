@@ -17,6 +17,8 @@ from rapid.algorithms.variant_names import parse_variant_name
 from rapid.benchmarks import BENCHMARKS
 from rapid.benchmarks.made import draw_exercises
 
+# What the arena compares: seconds until the target accuracy, accuracy after equally many
+# completions, and accuracy after equal time.
 END_POINTS = ("seconds", "accuracy", "accuracy_in_time")
 Cells = dict[tuple[str, str], str]  # label of a row, title of a column -> text
 
@@ -43,7 +45,7 @@ def read_runs(*archives: Path) -> dict[tuple[str, str], dict[int, SimpleNamespac
 
 
 def read_blocks(fields: dict, folder: Path, arena: str) -> dict:
-    """Return the end points of an arena that is recorded seed by seed."""
+    """Return the end points of an arena that is recorded in blocks of one seed."""
     runs = read_runs(*sorted(folder.glob(f"{arena}-seed*.tar.xz")))
     start = "sft" if any(name == "sft" for _, name in runs) else "base"
     return {b: compute_end_points(runs, b, f, f.get("reach"), start) for b, f in fields.items()}

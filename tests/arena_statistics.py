@@ -9,7 +9,8 @@ from fractions import Fraction
 import numpy as np
 from scipy import integrate, optimize, stats
 
-Pairs = list[tuple[dict, dict]]  # for each run of the arena: the end points of two algorithms
+# For each run of the arena: the end points (`tests.arena_records`) of two algorithms, by seed.
+Pairs = list[tuple[dict, dict]]
 
 
 @dataclass
@@ -119,6 +120,8 @@ def _satterthwaite(variance: float, parts: dict, df: dict) -> float:
 def compare_scores(ours: dict, theirs: dict, skeletons: dict | None = None) -> Result:
     """Return the difference in accuracy, with random effects of seeds and of problems.
 
+    There is no estimate if all scores are equal.
+
     Args:
         skeletons: text without numbers by problem. If present, the random effects are of groups of
             problems with the same skeleton.
@@ -186,7 +189,8 @@ def median(values: list[float]) -> Result:
 def compare_seconds(pairs_by_run: Pairs) -> Result:
     """Return the ratio of seconds, with the interval of Wilcoxon's signed-rank test.
 
-    The pairs are the seeds of all runs of the arena.
+    The pairs are the seeds of all runs of the arena. A seed with which neither algorithm reaches
+    the target accuracy is left out.
     """
     pairs = [(a[s].seconds, b[s].seconds) for a, b in pairs_by_run for s in a if s in b]
     pairs = [pair for pair in pairs if min(pair) < math.inf]

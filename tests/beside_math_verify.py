@@ -3,9 +3,9 @@
     python -m tests.beside_math_verify --math train.jsonl [--write]
 
 The answers are of three kinds: hand-judged ones (tests/grading/math/forms), the solutions in a file
-of MATH, and MATH's questions in other spellings, which are not answers. The command prints the false
-positives and false negatives of each grader. With --write it saves them for docs/benchmarks.md, a
-page that also names the source of MATH's file.
+of MATH, and MATH's questions in other spellings, which must not be rewarded. The command prints the
+false positives and false negatives of each grader. With --write it saves them for
+docs/benchmarks.md, a page that also names the source of MATH's file.
 """
 
 import argparse
@@ -117,7 +117,7 @@ def respell_questions(problems: list[MathProblem], count: int) -> Iterator[Judge
 
 
 def states_answer(question: str, answer: str) -> bool:
-    """Return whether the answer itself is among the formulas of a question."""
+    """Return whether the answer itself is among the formulas of a question or their spellings."""
     compact_answer = "".join(answer.split())
     return any("".join(text.split()) == compact_answer for text in respell(question))
 

@@ -79,20 +79,20 @@ def table1(text: str, root: Path, benchmark: str, *overlays: str) -> str:
     return indent_lines([*block.splitlines(), "", problems, *origin_notes])
 
 
-def sweep(text: str, root: Path, *ratios: str) -> str:
+def sweep(text: str, root: Path, *h_values: str) -> str:
     """Return the rows of `dvc exp show` for RAPID at each H, as a sweep would name them."""
     values, rows = read(ROOT / "params.yaml"), []
-    for number, ratio in enumerate(ratios, 1):
-        values["rapid"]["H"] = int(ratio)
-        params_at_ratio = load(values)
-        frame = collect_runs(params_at_ratio, root, list_dvc_runs(params_at_ratio))
-        metrics = experiment.average_metrics(params_at_ratio, frame[frame.algorithm != BASE])
+    for number, h in enumerate(h_values, 1):
+        values["rapid"]["H"] = int(h)
+        params = load(values)
+        frame = collect_runs(params, root, list_dvc_runs(params))
+        metrics = experiment.average_metrics(params, frame[frame.algorithm != BASE])
         if not metrics:
             return MISSING
-        benchmark = params_at_ratio.experiment.benchmark
-        problems = read_problem_sources(params_at_ratio, root)[benchmark].label
+        benchmark = params.experiment.benchmark
+        problems = read_problem_sources(params, root)[benchmark].label
         cells = (f"{value:.5g}" for value in metrics.values())
-        rows.append([f"sweep-{number}", problems, *cells, ratio])
+        rows.append([f"sweep-{number}", problems, *cells, h])
     return indent_lines(align_columns([["Experiment", "problems", *metrics, "rapid.H"], *rows]))
 
 

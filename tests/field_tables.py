@@ -1,6 +1,7 @@
 """Generates tables and lists of what the code declares: fields of files, of RapidConfig, metrics.
 
-`tests.documents` writes them into the pages.
+`tests.documents` writes them into the pages. Functions with the arguments `text` and `root` are its
+generator functions.
 """
 
 import dataclasses

@@ -5,8 +5,8 @@
 MBPP+: every reference solution must pass, and fail after a small change that changes its outputs.
 MATH: every solution must be rewarded for its own problem, and answers of other problems must not be.
 The command prints counts and each exception to these rules. The exit status is 1 if a reference
-solution fails, if a changed one passes with other outputs, or if less than 99.5 % of MATH's
-solutions are rewarded.
+solution fails, if a changed one passes with other outputs that EvalPlus does not accept, or if less
+than 99.5 % of MATH's solutions are rewarded.
 """
 
 import argparse
@@ -78,7 +78,8 @@ def grade_pairs(
     workers = len(list_usable_cores())
     task = BENCHMARKS[benchmark]
     verdicts = grade(task, problems, submissions, workers=workers, timeout=timeout).verdicts
-    rewarded, seconds = sum(verdict.reward for verdict in verdicts), time.monotonic() - start_time
+    seconds = time.monotonic() - start_time
+    rewarded = sum(verdict.reward or 0 for verdict in verdicts)  # the reward may be None
     print(f"{title}: {rewarded:.0f} of {len(pairs)} rewarded, {seconds:.0f} s")
     return verdicts
 
@@ -162,7 +163,7 @@ def check_solutions(problems: dict[str, MathProblem], timeout: float) -> bool:
     for (id, text), verdict in zip(pairs, verdicts, strict=True):
         if not verdict.reward:
             print(f"  {id}: {verdict.reason}: ...{text[-80:]!r}, answer {problems[id].answer!r}")
-    return sum(verdict.reward for verdict in verdicts) >= 0.995 * len(pairs)
+    return sum(verdict.reward or 0 for verdict in verdicts) >= 0.995 * len(pairs)
 
 
 def check_other_answers(problems: dict[str, MathProblem], count: int, timeout: float) -> None:

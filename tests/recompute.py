@@ -113,7 +113,8 @@ class Results:
         return [f"rapid-H{h}" for h in self.tables["staleness"]["H"]]
 
     def label(self, benchmark: str) -> str:
-        kind = KINDS.get(self.benchmarks[benchmark]["source"], "file")
+        source = self.benchmarks[benchmark]["source"]
+        kind = KINDS.get(source, "folder" if Path(source).is_dir() else "file")
         return f"{BENCHMARKS[benchmark].label} ({kind})"
 
     def read(self, benchmark: str, algorithm: str, model: str = "") -> list[Run]:

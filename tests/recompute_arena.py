@@ -55,7 +55,8 @@ COLUMNS = {
     "Difference": "Difference to", "clip_fraction": "Clipped", "staleness": "Staleness",
 }  # fmt: skip
 Comparison = tuple[str, str, str | None]  # name of the number, recomputed text, printed text
-# `points` has the end points by benchmark, algorithm and seed, `field_points` those of a benchmark.
+# `points` has the end points (END_POINTS) by benchmark, algorithm and seed, `field_points` those of
+# one benchmark.
 
 
 # Tables -------------------------------------------------------------------------------------------
@@ -282,11 +283,13 @@ def compare_pooled(
         b: [run.evaluation["pass_at"]["1"] for run in runs[b, "base"].values()] for b in fields
     }
     start = {b: statistics.fmean(values) for b, values in untrained.items()}
-    level = {
+    other_targets = {  # accuracies by the rule of `compute_end_points` if `reach` is None
         b: round(s + 0.75 * (statistics.fmean(r.final for r in points[b]["pg"].values()) - s), 3)
         for b, s in start.items()
     }
-    at_level = {b: compute_end_points(runs, b, f, level[b]) for b, f in fields.items()}
+    points_at_other_targets = {
+        b: compute_end_points(runs, b, f, other_targets[b]) for b, f in fields.items()
+    }
     problems = {b: len(next(iter(points[b]["pg"].values())).scores) for b in fields}
     skeletons = {b: draw_skeletons(b, n) for b, n in problems.items()}
     analyses = {
@@ -295,7 +298,7 @@ def compare_pooled(
         "Earlier": partial(compare_blocks, [earlier]),
         "Latest": partial(compare_latest, points),
         "Clustered": partial(compare_latest, points, skeletons=skeletons),
-        "Other target": partial(compare_latest, at_level),
+        "Other target": partial(compare_latest, points_at_other_targets),
     }
     rows_by_analysis = {title: judge(fields, compare) for title, compare in analyses.items()}
     for benchmark, rows in rows_by_analysis["Pooled"].items():
@@ -314,10 +317,13 @@ def compare_pooled(
     for benchmark, field in fields.items():
         noise = statistics.stdev(untrained[benchmark])
         distribution = stats.norm(start[benchmark], noise)
-        chances = [1 - distribution.cdf(x) ** 4 for x in (field["reach"], level[benchmark])]
-        targets = [format_percent(x) for x in (field["reach"], level[benchmark])]
+        targets = field["reach"], other_targets[benchmark]
+        # Probability that one of a run's four models (three snapshots, the last) is above the
+        # target by noise alone.
+        chances = [format_p(1 - distribution.cdf(target) ** 4) for target in targets]
+        shown = [format_percent(target) for target in targets]
         first = f"{format_percent(start[benchmark])} ± {format_percent(noise)}"
-        cells.append([first, targets[0], format_p(chances[0]), targets[1], format_p(chances[1])])
+        cells.append([first, shown[0], chances[0], shown[1], chances[1]])
     yield from pair_rows("targets", next(tables), cells)
     for benchmark, field_points in points.items():
         printed = next(tables)

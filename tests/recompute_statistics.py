@@ -92,6 +92,7 @@ def _estimate(table: np.ndarray, least: float, most: float) -> Result:
         result = estimate_mean(table, [str(column) for column in range(n)])
         result.low, result.high = max(result.low, least), min(result.high, most)
         return result
+    # All n problems have the same value: the interval follows from the share that may differ.
     equal_share = 0.025 ** (1 / n)  # smallest share of equal values that fits n equal ones
 
     def p(at: float) -> float:

@@ -1,6 +1,6 @@
 """Leases each core and GPU to one job at a time, so that runtimes of parallel jobs are comparable.
 
-Before it imports large packages, every job that does computations leases its cores and GPUs. A
+Every job that does computations leases its cores and GPUs before it imports large packages. A
 lease is a lock on a file; there is one file for each core and GPU. The operating system releases
 the lock when the process ends or is killed. The job and all processes that it starts (sampling,
 grading, Lean) are bound to the leased cores and see only the leased GPUs. So no two jobs share a

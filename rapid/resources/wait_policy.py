@@ -4,7 +4,7 @@ Torch splits each operation among its threads, which then wait for the slowest o
 (GNU OpenMP) a thread first waits in a loop, which is the fastest way on free cores. If another
 process uses the cores, the loop takes up the time that the slowest thread needs, and a step takes
 several times as long as with threads that sleep while they wait. On free cores sleeping threads are
-slower. Part (i) of the benchmark measures both.
+slower. Part (i) of `performance.bench` measures both.
 """
 
 import os

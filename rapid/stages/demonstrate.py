@@ -1,7 +1,8 @@
 """The demonstration stage: generate problems with completions, on which SFT trains.
 
 The completions replace those of a teacher model (`rapid.stages.distill`). A share of the generated
-completions has a deliberate mistake.
+completions has a deliberate mistake. The files and the manifest's `stage` are those of
+distillation.
 """
 
 import random

@@ -39,6 +39,7 @@ def evaluate(spec: EvaluateSpec, model: Path, test: Path, folder: Path) -> Evalu
         test: the test problems, test.jsonl.
         folder: the folder to write.
     """
+    # Files of a run that do not exist for other models, which `verify_inputs` allows.
     run_files = ["summary.json", *(["steps.jsonl", SNAPSHOTS] if spec.snapshots else [])]
     inputs = verify_inputs(model, test, *map(model.with_name, run_files))
     with record_job("evaluate", spec, folder, inputs, ["evaluation.json", CURVE]) as notes:

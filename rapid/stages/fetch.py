@@ -140,7 +140,7 @@ def _download_from_hub(spec: FetchSpec, folder: Path) -> dict:
         problem = "is neither an existing folder or file nor a name on the hub"
         raise BadModel(spec, f"{name!r} {problem}") from None
     except Exception as error:  # the hub's client and the network raise many types
-        if describe_shortage(error):
+        if describe_shortage(error):  # such as a full disk: the command reports the shortage
             raise
         reason = " ".join(str(error).split()) or type(error).__name__
         remedy = "Check the name and the network, or set the source to a folder with a copy"

@@ -19,7 +19,7 @@ from rapid.config.params import load_files
 from rapid.freshness import Findings, Job
 
 NOTHING_TO_PULL = (
-    "it lists no results to pull. On the machine that has them: dvc repro, commit "
+    "it is missing or lists no results to pull. On the machine that has results: dvc repro, commit "
     "dvc.lock, dvc push, git push"
 )
 FORCE_HINT = "If local files are in the way, `rapid restore --force` replaces them"
@@ -44,7 +44,10 @@ def advise(files: list[Path]) -> int:
 
 
 def verify(files: list[Path]) -> int:
-    """Compare every file with the digests in the manifests, and print the differences."""
+    """Compare every file with the digests in the manifests, and print the differences.
+
+    The status is 1 if files were changed or jobs are stale.
+    """
     findings = _examine_jobs(files)
     return 1 if findings.changed or findings.stale else 0
 
@@ -59,7 +62,10 @@ def reconcile(files: list[Path]) -> int:
 
 
 def accept(files: list[Path]) -> int:
-    """Mark jobs as up to date that are stale only because code changed; print other stale jobs."""
+    """Mark jobs as up to date that are stale only because code changed; print other stale jobs.
+
+    The status is 1 if files were changed or other jobs are stale.
+    """
     jobs = _plan_jobs(files)
     freshness.print_changed_code(jobs)
     accepted, findings = freshness.accept_code_changes(jobs, show_progress)
@@ -71,6 +77,9 @@ def accept(files: list[Path]) -> int:
 
 def restore(files: list[Path], force: bool = False) -> int:
     """Pull results that were pushed elsewhere, and check them.
+
+    The status is 1 if nothing can be pulled, files were changed, or no job is up to date. Stale
+    jobs are printed, but do not change the status.
 
     Args:
         force: replace local files that differ from the pushed ones and are not in DVC's cache.

@@ -66,8 +66,8 @@ def prepare(spec: PrepareSpec, folder: Path) -> None:
     print(f"{folder}: {', '.join(sizes)}", file=sys.stderr)
     for name, flaws in flawed.items():
         print(
-            f"{spec.benchmark}: {len(flaws)} {name} problems have flawed statements, which "
-            f"{folder / MANIFEST} lists",
+            f"{spec.benchmark}: flawed statements: {len(flaws)} of {len(parts[name])} {name} "
+            f"problems; {folder / MANIFEST} lists them",
             file=sys.stderr,
         )
 

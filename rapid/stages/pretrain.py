@@ -3,11 +3,12 @@
 1. The tokenizer is a byte-level BPE, which encodes any text. Each digit is a token, so that the
    model sees the digits with which it computes. Its class is Qwen2Tokenizer, which transformers
    uses for every folder that contains a Qwen2 model.
-2. A model is trained on demonstrations (a prompt and a completion) of its benchmarks. In the first
-   part all completions are correct, which teaches the model to compute. In the rest a share,
-   `error_rate`, has one mistake each, so that the base model makes errors that RL can remove. With
-   mistakes from the start the model would not learn the rules that they break. The loss is on the
-   completion's tokens only.
+2. A model is trained on demonstrations (a prompt and a completion) of its benchmarks, which are
+   drawn from lessons (a prompt with correct and wrong completions, `Lesson`). In the first part all
+   completions are correct, which teaches the model to compute. In the rest a share, `error_rate`,
+   has one mistake each, so that the base model makes errors that RL can remove. If there were
+   mistakes from the start, the model would not learn the rules that the mistakes break. The loss is
+   on the completion's tokens only.
 3. With one thread, the same parameters give bit-identical models on one machine.
 """
 
@@ -116,10 +117,10 @@ def pretrain(spec: PretrainSpec, data: list[Path], tokenizer: Path, folder: Path
 
 
 def build_demonstrations(spec: PretrainSpec, files: dict[str, Path], tokenizer) -> list[dict]:
-    """Return tokenized demonstrations: `steps` batches of each benchmark, the correct ones first.
+    """Return tokenized demonstrations, those of the part without mistakes first.
 
-    Lessons are repeated as often as needed. Each time, it is random whether the completion is
-    correct or has a mistake.
+    There are as many as fill `steps` batches of each benchmark. Lessons are repeated as often as
+    needed. Each time, it is random whether the completion is correct or has a mistake.
 
     Returns:
         For each demonstration `input_ids` (prompt, completion, end of text) and `labels`, in which

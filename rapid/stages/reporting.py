@@ -152,7 +152,7 @@ def _without_seed(spec: dict) -> dict:
 
 
 def build_report_callbacks(
-    folder: Path, spec: Spec, problems: ProblemSource, recorder: StepRecorder, is_main: bool
+    folder: Path, spec: Spec, source: ProblemSource, recorder: StepRecorder, is_main: bool
 ) -> list[TrainerCallback]:
     """Build the callbacks that report to the service in RAPID_REPORT_TO and to `dvc exp show`.
 
@@ -161,7 +161,7 @@ def build_report_callbacks(
     Args:
         folder: the run's folder.
         spec: the run's spec.
-        problems: the source of the training problems.
+        source: where the training problems come from.
         recorder: see `ReportingCallback`.
         is_main: whether this is the main process of the job, the only one that reports.
 
@@ -171,11 +171,11 @@ def build_report_callbacks(
     callbacks: list[TrainerCallback] = []
     with preserve_random_states():
         if os.environ.get(LIVE_FOLDER_VARIABLE) == str(folder.parent) and is_main:
-            callbacks.append(LiveMeans(folder.parent, spec, problems.label))
+            callbacks.append(LiveMeans(folder.parent, spec, source.label))
         match os.environ.get(REPORT_VARIABLE) if is_main else None:
             case "tensorboard":
                 callbacks.append(
-                    TensorBoardEvents(LOGS / "tensorboard" / folder, describe_sources([problems]))
+                    TensorBoardEvents(LOGS / "tensorboard" / folder, describe_sources([source]))
                 )
             case "trackio":
                 callbacks.append(TrackioCallback())

@@ -42,14 +42,17 @@ from rapid.processes.fork_server import get_attempt
 from rapid.processes.lifetimes import is_main_process
 
 PRECISION = "precision"  # file in the folder of checkpoints, with the precision that `auto` chose
-# Threads that grade, for each grader: a thread also waits while another thread grades the same
-# completion.
+# Threads that grade, for each grader. They are more than one because threads that have the same
+# completion wait for one verdict; meanwhile others keep the graders busy.
 THREADS_PER_GRADER = 4
 SHORT_COMPLETION = 128  # tokens; up to this limit "eager" attention is used on CPUs in bfloat16
 
 
 def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
     """Train, and write model/, steps.jsonl, summary.json and manifest.json into the run's folder.
+
+    Snapshots (models during training, if the spec asks for them) and the token weights of one
+    completion (`select_token_weights`) are written too.
 
     Nothing is trained if the benchmark's grader is not available on this machine, SFT has no
     demonstrations, or the run that should have written `model` trained nothing; then summary.json
@@ -96,16 +99,17 @@ def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
     build_trainer = _build_sft_trainer if is_sft else _build_rl_trainer
     checkpoints = prepare_checkpoint_dir(folder / CHECKPOINTS, spec, inputs, is_main_process())
     trainer, count_completions = build_trainer(spec, benchmark, model, data, checkpoints)
-    problems = find_source_of_file(benchmark.name, data)
-    trainer.args.run_name = f"{folder}, {problems.label}"  # shown by W&B and trackio
+    source = find_source_of_file(benchmark.name, data)
+    trainer.args.run_name = f"{folder}, {source.label}"  # shown by W&B and trackio
     for callback in (
-        *build_report_callbacks(folder, spec, problems, recorder, is_main_process()),
+        *build_report_callbacks(folder, spec, source, recorder, is_main_process()),
         recorder,
     ):
         trainer.add_callback(callback)
+    # The seconds of each phase, such as sampling. SFT has one phase and no clock.
     recorder.clock = clock = getattr(trainer, "clock", None)
-    seconds = float(os.environ.get(CHECKPOINT_VARIABLE, CHECKPOINT_SECONDS))
-    run = ResumableRun(trainer, recorder, seconds, is_main_process())
+    checkpoint_seconds = float(os.environ.get(CHECKPOINT_VARIABLE, CHECKPOINT_SECONDS))
+    run = ResumableRun(trainer, recorder, checkpoint_seconds, is_main_process())
     snapshots_dir = folder / SNAPSHOTS
     if not run.checkpoint:
         shutil.rmtree(snapshots_dir, ignore_errors=True)  # of an earlier run
@@ -123,7 +127,8 @@ def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
     phases["other"] = total - sum(seconds for name, seconds in phases.items() if name != "other")
     usage = recorder.usage
     if clock:
-        # While the job waits for verdicts, its own graders may use the core.
+        # Time for which the main thread waited for its core counts as a disturbance by other
+        # processes, but in the phase of grading it may be the job's own graders that used the core.
         usage = usage._replace(waited=usage.waited - clock.waited["grading"])
     summary = RunSummary(
         **identity,
@@ -265,7 +270,7 @@ def _build_sampler_settings(spec: TrainSpec, tokenizer, problems: list[Problem])
 
 
 def _build_sft_trainer(spec: TrainSpec, benchmark, model: Path, data: Path, checkpoints: Path):
-    """Return a trainer for SFT, and `dict`, which returns no counts for the summary."""
+    """Return a trainer for SFT, and a function that returns no counts for the summary: `dict`."""
     from rapid.training.sft import build_sft_trainer
 
     demonstrations = list(read_jsonl(data, Demonstration))
@@ -301,7 +306,7 @@ def _build_rl_trainer(spec: TrainSpec, benchmark, model: Path, data: Path, check
             for problem_id, text in zip(id, texts, strict=True)
         ]
 
-    variant = parse_variant_name(spec.run.algorithm)
+    variant = parse_variant_name(spec.run.algorithm)  # such as rapid-H8,max_grad_norm=2
     algorithm = variant.algorithm
     config = RapidConfig(
         **build_trainer_arguments(spec, checkpoints),

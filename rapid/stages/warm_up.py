@@ -32,7 +32,7 @@ def warm_up() -> None:
     import rapid.training.sft
     import rapid.training.trainer  # noqa: F401
 
-    get_versions()
+    get_versions()  # cached, for the manifests of jobs
     _load_tiny_model()
 
 

@@ -1,6 +1,7 @@
 """A policy whose outcomes can be enumerated, so that expectations of losses are exact.
 
-There are two prompts. A completion is two tokens of three: nine outcomes for each prompt.
+There are two prompts. A completion has two tokens, each one of three symbols, so that a prompt has
+nine outcomes.
 """
 
 from dataclasses import dataclass
@@ -79,7 +80,7 @@ def compute_score_mean(problem: TabularProblem, values: Tensor) -> Tensor:
 def compute_expected_gradient(
     problem: TabularProblem, group_size: int, loss=rapid_loss, **settings
 ) -> Tensor:
-    """Return the expectation of a loss's gradient estimate under mu, (PROMPTS, PARAMETERS)."""
+    """Return the expectation under mu of minus a loss's gradient, (PROMPTS, PARAMETERS)."""
     groups = torch.cartesian_prod(*[torch.arange(OUTCOMES)] * group_size)  # (groups, N_k)
     count = PROMPTS * len(groups)
     prompts = torch.arange(PROMPTS).repeat_interleave(len(groups) * group_size)

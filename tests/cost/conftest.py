@@ -58,12 +58,12 @@ def change_compute(section: Params | TrainSpec, **settings) -> Params | TrainSpe
 class TimeLaw:
     """Seconds that each unit of a run's work takes, independent of any roofline."""
 
-    decoding: float = 2e-3
-    row: float = 5e-5
-    step: float = 4e-3
-    token: float = 1e-4
-    loop: float = 2e-3
-    batch: float = 3e-3
+    decoding: float = 2e-3  # of a decoding step, whatever its number of rows
+    row: float = 5e-5  # of a row in a decoding step
+    step: float = 4e-3  # of backpropagation in an optimizer step
+    token: float = 1e-4  # of backpropagation
+    loop: float = 2e-3  # of everything else in an optimizer step
+    batch: float = 3e-3  # of everything else in a sampled batch
     verdict: float = 2e-3
     startup: float = 1.0
 

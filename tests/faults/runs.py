@@ -99,7 +99,11 @@ def make_small_values(**sources: str) -> dict:
 
 
 class JobRunner:
-    """Runs jobs in a folder, with a fork server or as commands of their own."""
+    """Runs jobs in a folder, with a fork server or as commands of their own.
+
+    Args:
+        left_behind: a function that `tests.subprocesses.adopt_orphans` yields.
+    """
 
     def __init__(self, folder: Path, toy_model: Path, left_behind: Callable):
         self.folder, self.params = folder, load(make_small_values(toy="toy"))
@@ -107,11 +111,11 @@ class JobRunner:
         write_jsonl(folder / "train.jsonl", problems[:PROBLEMS])
         write_jsonl(folder / "test.jsonl", problems[PROBLEMS:])
         prompts = [(problem.id, render_prompt("math", problem, False)) for problem in problems]
-        lessons = [
+        demonstrations = [
             Demonstration(id=id, prompt=prompt, message=prompt, completion=ANSWER)
             for id, prompt in prompts
         ]
-        write_jsonl(folder / "samples.jsonl", lessons[:PROBLEMS])
+        write_jsonl(folder / "samples.jsonl", demonstrations[:PROBLEMS])
         shutil.copytree(toy_model, folder / "toy")
         socket = folder / "socket"
         self.environment = os.environ | {"RAPID_FORK_SERVER": str(socket), CHECKPOINT_VARIABLE: "0"}

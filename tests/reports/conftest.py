@@ -178,7 +178,7 @@ class RunFiles:
         self.add_to_manifest(path)
 
     def write_all(self, params: Params) -> None:
-        """Write the files of every run; figures differ between runs."""
+        """Write the files of every run; values differ between runs."""
         for number, run in enumerate(specs.add_base_runs(specs.list_table_runs(params))):
             ks = params.benchmarks[run.benchmark].pass_at
             correct = [(number * 7 + problem * 5 + problem % 3) % 9 for problem in range(20)]

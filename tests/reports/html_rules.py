@@ -1,4 +1,4 @@
-"""Rules of HTML that pages keep; the Nu HTML checker finds no error in those that do."""
+"""Rules of HTML. The Nu HTML checker finds no error in the pages of this project that keep them."""
 
 import re
 from html.parser import HTMLParser

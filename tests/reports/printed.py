@@ -218,7 +218,7 @@ def main() -> None:
     print("Runtime saved, of Table 2, against the fastest RL baseline")
     for model, value in family_runtime_savings().items():
         print(f"  {model:14} {value:.1%}")
-    print("The most weights that can be clipped at the printed staleness; unused prompts an epoch")
+    print("The most weights that can be clipped at the printed staleness; unused prompts per epoch")
     for benchmark, h in itertools.product(PAPER.benchmarks, H):
         unused = f"{count_unused_prompts(benchmark, h)} of {PAPER.benchmarks[benchmark].train}"
         print(f"  {benchmark:9} H={h:2} {max_clipped_share(benchmark, h):5.1%}  {unused}")

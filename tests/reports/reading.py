@@ -1,7 +1,7 @@
 """Parsers of a report's formats, written without the code that renders them.
 
-Each returns what a reader sees of the tables, by number. Texts are those of tables.txt: spaces are
-single, and code has no backticks.
+Each returns what a reader sees of the tables, by number. Texts are given as tables.txt shows them,
+but with single spaces, and without the backticks of code.
 """
 
 import csv
@@ -57,7 +57,7 @@ def name_columns(groups: list[str], titles: list[str]) -> list[str]:
     return [": ".join(filter(None, pair)) for pair in zip(groups, titles, strict=True)]
 
 
-# Terminal -----------------------------------------------------------------------------------------
+# Text ---------------------------------------------------------------------------------------------
 
 
 def read_text(text: str) -> dict[int, PrintedTable]:
@@ -267,7 +267,7 @@ def decode_markdown(text: str) -> str:
 
 
 def read_csv(text: str) -> PrintedTable:
-    """Read the CSV of a table, which has neither marks nor footnotes; the caption is its source."""
+    """Read the CSV of a table, which has no marks and footnotes; Problems becomes the caption."""
     (_, *columns, last), *rows = csv.reader(io.StringIO(text))
     assert last == "Problems"
     cells = [[PrintedCell(cell) for cell in row[1:-1]] for row in rows]

@@ -152,7 +152,7 @@ class TestPublished:
         assert manifest["rows"]["test.jsonl"] == 2 and [*manifest["flawed"]] == ["test"]
         assert [*manifest["flawed"]["test"]] == ["mathd_numbertheory_247"]
         assert "vacuous" in manifest["flawed"]["test"]["mathd_numbertheory_247"]
-        assert "1 test problems have flawed statements" in capsys.readouterr().err
+        assert "flawed statements: 1 of 2 test problems" in capsys.readouterr().err
         described = read_source("minif2f", tmp_path / "data", str(source))
         assert described.get_flaws("test") == manifest["flawed"]["test"]
         assert described.get_flaws("train") == {}

@@ -23,7 +23,10 @@ from tests.training.loops import ScriptedTrainer, build_rapid_trainer, get_weigh
 
 
 def record_rows(trainer) -> list[list[int]]:
-    """Return a list that collects, for each optimizer step, the rows of each micro-batch."""
+    """Return a list that collects, for each optimizer step, the size of each micro-batch.
+
+    A dummy micro-batch, which a process runs while others have real ones, has size 0.
+    """
     steps: list[list[int]] = []
     training_step, compute_loss = trainer.training_step, trainer.compute_loss
 
@@ -54,9 +57,9 @@ def record_overview() -> list[str]:
     return messages
 
 
-def main(loops: Path, model: Path, out: Path) -> None:
+def main(entries_file: Path, model: Path, out: Path) -> None:
     messages = record_overview()
-    for name, settings in json.loads(loops.read_text()).items():
+    for name, settings in json.loads(entries_file.read_text()).items():
         trainer_class = ScriptedTrainer if settings.pop("scripted", True) else RapidTrainer
         eval_prompts, resumed_from = settings.pop("evaluated", 0), settings.pop("resumed", None)
         trainer = build_rapid_trainer(

@@ -79,7 +79,7 @@ def match_any(names):
 
 
 def match_models(embedded):
-    """Return a pattern of the names of embedded models, or of published ones."""
+    """Return a pattern of the names of embedded models (pre-trained here), or of published ones."""
     return match_any(
         name
         for plan in PLANS.values()
@@ -89,7 +89,7 @@ def match_models(embedded):
 
 
 def match_roots(generated_demonstrations):
-    """Return a pattern of {root} in plans with generated demonstrations, or with a teacher."""
+    """Return a pattern of the {root} of plans with generated demonstrations, or with a teacher."""
     return match_any(
         root
         for root, plan in PLANS.items()
@@ -180,6 +180,7 @@ def get_resources(rule_name=None):
 def count_slots(threads):
     """Return how many of Snakemake's --cores a job takes that leases `threads` cores.
 
+    A lease reserves a core for one job (rapid/resources/leases.py).
     If --cores is larger than the number of the machine's cores, a job takes a proportional share of
     --cores. Otherwise Snakemake would start jobs that have to wait for a lease. With SLURM the
     result is `threads`. Call this only when a job is planned, because earlier Snakemake does not

@@ -12,8 +12,8 @@ def check_requirements():
     """End the workflow before the first job if something that its jobs need is missing.
 
     All requirements are checked (rapid/preflight.py). But if jobs run on this machine's CPU, where
-    jobs take minutes, only the package for reporting is checked. Machines that SLURM chooses are
-    not checked here; the rule `preflight` can check them.
+    jobs take minutes, only the package for `logging.report_to` is checked. Machines that SLURM
+    chooses are not checked here; the rule `preflight` can check them.
     """
     is_local = workflow.local_exec
     if os.environ.get("RAPID_PREFLIGHT") == "off":

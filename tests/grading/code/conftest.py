@@ -1,4 +1,7 @@
-"""Fixtures: a sandbox and a grader for each layer that works here. At least one has to work."""
+"""Fixtures: a sandbox and a grader for each layer that works here. At least one has to work.
+
+`rapid.grading.code.sandbox` describes the layers, the guard and the filters.
+"""
 
 import functools
 from typing import NamedTuple

@@ -29,7 +29,7 @@ def change_script(name: str, changes: list[Change], folder: Path, monkeypatch: p
         text, count = re.subn(pattern, replacement, text)
         assert count == places, pattern
     (folder / name).write_text(text, encoding="utf-8")
-    image = launch.get_image_path(ensure_lean(), "")
+    image = launch.get_image_path(ensure_lean(), "")  # of Lean's memory
     if image.exists():  # the changed code takes no part in making it
         shutil.copy(image, folder / "image")
     monkeypatch.setattr(launch, "SCRIPTS", folder)

@@ -1,7 +1,8 @@
 """A stand-in for a native Lean: a small program in place of `lean`.
 
-It speaks the protocol of Checker.lean, and knows the verdicts on the proofs below. It can also do
-what a Lean under the control of a hostile proof could do.
+It speaks the protocol of Checker.lean, in the roles of an author, which elaborates a proof, and of
+a judge, which checks what the author exports. It knows the verdicts on the proofs below. It can
+also do what a Lean under the control of a hostile proof could do.
 """
 
 import os

@@ -20,6 +20,7 @@ class JudgedForm(NamedTuple):
     """A problem, a completion with a form of its answer, and the verdict that it deserves.
 
     Args:
+        kind: what the form is an example of; "" for none.
         is_mistake: whether the grader is known to give the other verdict.
     """
 
