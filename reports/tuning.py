@@ -137,8 +137,8 @@ def select_rate(
     """Return the chosen rate of an algorithm.
 
     Args:
-        borrowed: H (optimizer steps per inference batch) at which RAPID has no trials -> another H,
-            whose trials choose the rate.
+        borrowed: H (optimizer steps per inference batch) without trials -> another H, whose trials
+            choose the rate.
 
     Raises:
         ValueError: the algorithm has no trials.

@@ -8,7 +8,7 @@ inference batch, which has H x N_step completions. PG is policy gradient.
 fields    for each benchmark: the algorithms with their learning rates, and claims about them
 maps      for each benchmark: RAPID at several N_step and H; a cell of the map is one such pair
 tuning    if present, the algorithms of the fields are run at these learning rates instead
-borrowed  values of H that are not tuned: RAPID uses the learning rate of another H
+borrowed  values of H that are not tuned: algorithms use the rate that was tuned at another H
 only      if present, only these algorithms are run; the file `record` has results of the others
 """
 

@@ -108,9 +108,9 @@ def grade(
                 progress()
 
         # Prepare each problem, for example by running its reference solution, in the threads that
-        # grade. Grading does not wait for all problems: while a slow one is prepared, completions
-        # of others are graded. An error in preparing a problem is raised again when its first
-        # completion is graded.
+        # grade. Preparations come first in the queue. While the last of them still run in some
+        # threads, the others begin to grade. An error in preparing a problem is raised again when
+        # its first completion is graded.
         ids = dict.fromkeys(submission.id for submission in submissions)
         for id in ids:
             pool.submit(grader.prepare, problems[id])

@@ -15,7 +15,7 @@ from rapid.algorithms.rapid import Baseline, Clip, RapidParameters
 from rapid.algorithms.training_parameters import TrainingParameters
 from rapid.training.contradictions import SignalColumn, find_contradictions
 from rapid.training.memory import AUTO
-from rapid.training.precision import measure_shared_rates
+from rapid.training.precision import measure_and_broadcast_rates
 from rapid.training.trl import TRL_LOSS_FIELDS
 from rapid.training.trl.objective import TRL, get_objectives, resolve_defaults, resolve_objective
 from rapid.training.trl.sizes import resolve_sizes, set_trl_sizes
@@ -129,7 +129,7 @@ class RapidConfig(GRPOConfig):
         "sampling_batch",
         None,
         note="The number is per process; None samples the whole inference batch at once. "
-        "With vLLM it is a multiple of num_generations.",
+        "With vLLM it must be a multiple of num_generations.",
     )
     grading_workers: int = define_field(
         0,
@@ -195,11 +195,11 @@ class RapidConfig(GRPOConfig):
     )
     share_prefill: bool | None = define_field(
         None,
-        "Compute a group's prompt once, in sampling and in training. None means True, except in "
-        "training with one process on a GPU, where sharing can be slower: both ways are timed "
-        "once, and the faster one is used, unless full_determinism is set. Prompts are not shared "
-        "if the model caches more than keys and values or has virtual tokens, nor with gradient "
-        "checkpointing, with which models return no cache.",
+        "Compute a group's prompt once, in sampling and in training. None means True, with an "
+        "exception: in training with one process on a GPU, sharing can be slower, so both ways are "
+        "timed once and the faster one is used. With full_determinism there is no exception. "
+        "Prompts are not shared if the model caches more than keys and values or has virtual "
+        "tokens, nor with gradient checkpointing, with which models return no cache.",
     )
     # Fields of GRPOConfig with another default, because TRL's would change the paper's algorithms.
     scale_rewards: str = define_field(
@@ -266,8 +266,9 @@ class RapidConfig(GRPOConfig):
     def of(cls, config: GRPOConfig | None) -> "RapidConfig":
         """Return `config` as a RapidConfig, converted if it is a GRPOConfig; None means defaults.
 
-        Settings of a GRPOConfig that differ from TRL's defaults are kept. All other fields have the
-        defaults of this class.
+        Settings of a GRPOConfig that differ from TRL's defaults are kept, and n_step and H follow
+        from its batch sizes as in GRPOTrainer, also if these are TRL's defaults (H is then 1). All
+        other fields have the defaults of this class.
 
         Raises:
             TypeError: `config` is of another type.
@@ -285,6 +286,7 @@ class RapidConfig(GRPOConfig):
             if setting.init and getattr(config, setting.name) != setting.default
         }
         del changed["generation_batch_size"]  # GRPOConfig computed it from steps_per_generation
+        # Passed even if it is TRL's default, so that n_step and H follow from TRL's batch sizes.
         return cls(**changed | {"per_device_train_batch_size": config.per_device_train_batch_size})
 
     @property
@@ -317,8 +319,8 @@ class RapidConfig(GRPOConfig):
     def _set_precision(self) -> None:
         """Replace a `precision` of "auto" by the faster precision, then set `bf16` accordingly."""
         if self.precision == AUTO:
-            rates = measure_shared_rates(self.device)
-            self.precision = rates.preferred
+            rates = measure_and_broadcast_rates(self.device)
+            self.precision = rates.preferred_precision
             vars(self)["origins"]["precision"] = str(rates)
         self.bf16 = self.precision == "bfloat16"
 

@@ -32,7 +32,7 @@ class Rates(NamedTuple):
     bfloat16: float
 
     @property
-    def preferred(self) -> str:
+    def preferred_precision(self) -> str:
         """The precision to compute in: bfloat16 only if it is faster by `MIN_SPEEDUP`."""
         return "bfloat16" if self.bfloat16 >= MIN_SPEEDUP * self.float32 else "float32"
 
@@ -60,7 +60,7 @@ def measure_rates(device: torch.device | str = "cpu") -> Rates:
     return Rates(*(flops / min(times) for times in seconds.values()))
 
 
-def measure_shared_rates(device: torch.device) -> Rates:
+def measure_and_broadcast_rates(device: torch.device) -> Rates:
     """Measure the rates of both precisions; return those of the first process in all processes."""
     rates: list[Any] = [measure_rates(device)]
     broadcast_object_list(rates)
@@ -94,8 +94,8 @@ def choose_precision(file: Path) -> str:
     if PartialState(cpu=device == "cpu", timeout=PROCESS_TIMEOUT).is_main_process:
         if not file.exists():
             rates = measure_rates(device)
-            print(f"precision: auto chose {rates.preferred} ({rates})")
-            write_text(file, rates.preferred)
+            print(f"precision: auto chose {rates.preferred_precision} ({rates})")
+            write_text(file, rates.preferred_precision)
         choice = [file.read_text(encoding="utf-8")]
     broadcast_object_list(choice)
     return choice[0]

@@ -1,9 +1,9 @@
-"""A mean of paired differences over several whole runs of one experiment, which are blocks.
+"""A mean of paired differences over repetitions of a whole experiment. Each repetition is a block.
 
-Every run of the experiment has the same seeds and test problems, on another machine or at another
-commit. Differences are computed within a run, so that an effect of the machine or the commit on all
-algorithms alike cancels. The runs are not a random sample: the interval is for the mean over these
-runs.
+All blocks have the same seeds and test problems, each on another machine or at another commit.
+Differences are computed within a block, so that an effect of the machine or the commit on all
+algorithms alike cancels. Blocks are not a random sample: the interval is for the mean over these
+blocks.
 """
 
 import math
@@ -27,9 +27,9 @@ def estimate_mean(
 
     The variance has two parts. The variance of seeds is computed from the deviations of seeds from
     the mean of their block. The variance of problems does not become smaller with more blocks,
-    because all blocks have the same problems. It is estimated from one block, as MS(problems) -
-    MS(residuals) of its score matrix (MS: mean square, see `crossed`), and is 0 if this difference
-    is negative.
+    because all blocks have the same problems. It is estimated from the score matrix of one block,
+    as (MS(problems) - MS(residuals)) / number of scores (MS: mean square, see `crossed`), and is 0
+    if this difference is negative.
 
     Args:
         blocks: for each block an array with the difference of each seed, a mean over problems.
@@ -38,7 +38,7 @@ def estimate_mean(
         bounds: smallest and largest possible difference.
     """
     differences = np.concatenate(blocks)
-    n, sample = len(differences), f"n = {len(differences)} seeds of {len(blocks)} runs"
+    n, sample = len(differences), f"n = {len(differences)} seeds in {len(blocks)} repetitions"
     mean = float(np.mean([block.mean() for block in blocks]))
     if np.ptp(differences) < ROUNDING:
         return clopper_pearson_estimate(mean, bounds, n, sample)

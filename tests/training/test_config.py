@@ -148,6 +148,8 @@ def test_grpo_config_is_converted():
     )
     assert (trl_loss_config.objective, trl_loss_config.loss_type) == ("trl", "grpo")
     assert trl_loss_config.delta == 1.5
+    default_config = RapidConfig.of(GRPOConfig(**COMMON))
+    assert (default_config.n_step, default_config.H) == (8, 1)
     assert RapidConfig.of(None).output_dir == "rapid-output"
     with pytest.raises(TypeError, match="args is a TrainingArguments: pass a RapidConfig"):
         RapidConfig.of(TrainingArguments("unused", use_cpu=True, report_to=[]))
