@@ -1,7 +1,8 @@
 """Builds RapidTrainer and TRL's GRPOTrainer with equal settings, to compare them.
 
 Both use the same sampler (transformers or vLLM), seeds and order of prompts. GRPOTrainer has the
-loss that is nearest to RAPID's.
+loss that is nearest to RAPID's, except with scripted completions (`Setting.scripted`), on which
+memory is measured: then it has TRL's default loss.
 """
 
 import tempfile
@@ -69,7 +70,7 @@ def build_grpo_trainer(
         "gradient_accumulation_steps": accumulation,
         "steps_per_generation": setting.H * accumulation,
     }
-    # With scripted completions, GRPOTrainer has TRL's default loss.
+    # Memory is compared with that of TRL's default loss.
     loss = {"beta": 0.0} if setting.scripted else NEAREST_SETTINGS
     trainer = _build_trainer(
         GRPOTrainer, GRPOConfig, workload, setting, reward, sizes | loss | arguments

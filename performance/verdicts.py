@@ -87,6 +87,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--write", action="store_true", help=f"write results/{PAGE.name} too")
     options = parser.parse_args(arguments)
     rows, load_average = [], os.getloadavg()[0]
+    print(" | ".join(HEADS), flush=True)
     for reward_class, count in PROBLEM_COUNTS.items():
         benchmark = BENCHMARKS[reward_class.benchmark]
         exercises = draw_exercises(benchmark, 0, {"test": count})["test"]

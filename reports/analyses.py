@@ -84,7 +84,7 @@ class EarlierOutcomes(FieldOutcomes):
 
 @dataclass(frozen=True)
 class PooledOutcomes(FieldOutcomes):
-    """The end points of two runs, which are blocks.
+    """The end points of two runs of the arena, which are the blocks of `reports.statistics.blocks`.
 
     Args:
         clustered: the latest run.

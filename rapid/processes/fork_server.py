@@ -92,7 +92,11 @@ def _send_request(arguments: list[str], environment: dict[str, str]) -> int | No
             return None
         answer = connection.recv(64)
     if not answer:
-        print("rapid: the fork server ended before the job did", file=sys.stderr)
+        print(
+            "rapid: the fork server, from which the workflow starts its jobs, has ended, and this "
+            "job with it. Run the workflow again",
+            file=sys.stderr,
+        )
         return 1
     if (status := int(answer)) < 0:
         description = describe_kill(signal.Signals(-status).name)

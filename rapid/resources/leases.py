@@ -159,7 +159,7 @@ def lock_folder(folder: Path) -> Iterator[None]:
         except PermissionError as error:
             raise BadInput(
                 f"{folder.parent}: its lock {lock_file} cannot be opened: {error.strerror}. If "
-                "another user runs this job, wait until it ends. Otherwise give this user write "
+                "another user runs this job, wait until it ends. Otherwise give yourself write "
                 "access to the file and its folder"
             ) from None
     with lock:

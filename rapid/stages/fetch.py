@@ -191,9 +191,12 @@ def _load_model(folder: Path, **options):
         output_loading_info=True,
         **options,
     )
-    for fault in ("missing", "mismatched"):
-        if keys := sorted(map(str, loading_info[f"{fault}_keys"])):
-            raise ValueError(f"{len(keys)} of its tensors are {fault}, such as {keys[0]}")
+    for kind, fault in (
+        ("missing", "missing"),
+        ("mismatched", "of another shape than config.json says"),
+    ):
+        if keys := sorted(map(str, loading_info[f"{kind}_keys"])):
+            raise ValueError(f"{len(keys)} tensor(s) are {fault}, such as {keys[0]}")
     return model
 
 

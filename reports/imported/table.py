@@ -43,11 +43,13 @@ def _parse_number(
     is_within = low < value <= high if is_exclusive else low <= value <= high
     if not is_within or math.isinf(value) or (is_integer and value % 1):
         kind = "whole number" if is_integer else "number"
-        upper = f" to {high:g}" if high < LARGEST else ""
+        has_limit = high < math.inf
+        if is_exclusive:
+            bounds = f"above {low:g}" + (f" and at most {high:.10g}" if has_limit else "")
+        else:
+            bounds = f"from {low:g} to {high:.10g}" if has_limit else f"of at least {low:g}"
         separator = "" if is_integer else " (with a point, not a comma, before decimals)"
-        raise InvalidValue(
-            f"must be a {kind} {'above' if is_exclusive else 'from'} {low:g}{upper}{separator}"
-        )
+        raise InvalidValue(f"must be a {kind} {bounds}{separator}")
     return int(value) if is_integer else value
 
 

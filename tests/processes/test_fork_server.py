@@ -203,9 +203,11 @@ def test_a_client_that_sends_no_request_is_ignored(path):
 def test_a_job_ends_with_the_fork_server(path, monkeypatch):
     monkeypatch.setenv("COLOUR", "red")
     with run_fork_server(path, SLOW):
-        command = start_rapid(path, "job")
+        command = start_rapid(path, "job", stderr=subprocess.PIPE)
         job = int(command.stdout.readline().split()[0])
-    command.wait()
+    _, errors = command.communicate()
+    assert command.returncode == 1
+    assert errors.endswith("has ended, and this job with it. Run the workflow again\n")
     assert_gone(job)
 
 

@@ -155,6 +155,24 @@ def test_differing_tied_embeddings_are_refused(toy_model, tmp_path, tied, equal,
         fetch(make_spec(folder), tmp_path / "mine")
 
 
+@pytest.mark.parametrize(
+    ("is_missing", "message"),
+    [(True, "are missing, such as "), (False, "are of another shape than config.json says, such ")],
+)
+def test_weights_that_do_not_fit_the_config_are_refused(toy_model, tmp_path, is_missing, message):
+    folder = tmp_path / "source"
+    shutil.copytree(toy_model, folder)
+    tensors = load_file(folder / "model.safetensors")
+    norm = tensors.pop("model.norm.weight")
+    if not is_missing:
+        tensors["model.norm.weight"] = norm[:-1].clone()
+    save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+    with pytest.raises(BadModel) as refusal:
+        fetch(make_spec(folder), tmp_path / "mine")
+    assert f"1 tensor(s) {message}" in str(refusal.value)
+    assert "model.norm.weight" in str(refusal.value)
+
+
 def test_local_files_are_inputs_of_the_job(toy_model):
     files = list_source_files(make_spec(toy_model))
     assert {f"{toy_model}/config.json", f"{toy_model}/model.safetensors"} < {*files}

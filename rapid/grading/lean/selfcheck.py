@@ -13,11 +13,19 @@ def set_up_lean() -> int:
     """Install Lean, let it judge a true and a false statement, and return the exit status."""
     try:
         backend = ensure_lean(verify_all=True)
-        judgements, seconds = [], []
+        faults: list[str] = []
+        seconds = []
         for _ in range(2):  # the second start may use the image of memory that the first one wrote
             with LeanChecker(timeout=60, backend=backend) as lean:
                 seconds.append(lean.wait_ready())
-                judgements += [lean.check("t", *TRUE).reward, lean.check("t", *FALSE).reward]
+                for statement_and_proof, is_true in ((TRUE, True), (FALSE, False)):
+                    verdict = lean.check("t", *statement_and_proof)
+                    if verdict.reward != is_true:
+                        faults.append(
+                            f"rejected the proof of a true statement ({verdict.reason})"
+                            if is_true
+                            else "accepted a proof of a false statement"
+                        )
     except LeanUnavailable as error:
         print(f"Lean is not available: {error}")
         return 1
@@ -28,14 +36,18 @@ def set_up_lean() -> int:
         # Lean's message if LEAN_PATH has no Mathlib.
         missing = "unknown module prefix" in str(error)
         mathlib = f"not found. {MATHLIB_ADVICE}" if missing else f"cannot be used: {error}"
-    # In both rounds the true statement passes and the false one does not.
-    works = judgements == [1.0, 0.0, 1.0, 0.0]
+    result = "passed"
+    if faults:
+        result = (
+            f"FAILED: Lean {' and '.join(dict.fromkeys(faults))}. Run this command again; if this "
+            "is repeated, do not grade with this Lean"
+        )
     print(f"Lean        {backend.version}, {KINDS[backend.kind]}")
     print(f"folder      {backend.folder}")
     print(f"start-up    {seconds[0]:.1f} s, then {seconds[1]:.1f} s")
     print(f"Mathlib     {mathlib}")
-    print(f"self-check  {'passed' if works else 'FAILED: a wrong judgement'}")
-    return 0 if works else 1
+    print(f"self-check  {result}")
+    return 1 if faults else 0
 
 
 def start_mathlib(backend: Backend, unsafe: bool = False) -> None:

@@ -25,6 +25,7 @@ SEGMENTS = {
 
 def figure(data: ReportData) -> Figure:
     """Return a panel for each benchmark, with bars for naive GRPO and for RAPID at each H."""
+    row_count = max(map(len, map(_list_algorithms, data.runs_by_benchmark.values())), default=0)
     return panel_figure(
         data,
         _draw_bars,
@@ -38,7 +39,7 @@ def figure(data: ReportData) -> Figure:
             for name in _list_algorithms(benchmark_runs)
         ],
         share_y=True,
-        height=style.HEIGHT + style.MIN_ROW_HEIGHT * max(0, len(data.algorithms) - MAX_ROWS),
+        height=style.HEIGHT + style.MIN_ROW_HEIGHT * max(0, row_count - MAX_ROWS),
         title="Training time by phase: naive GRPO and RAPID",
         caption="Time of the training loop in inference (sampling, grading), backpropagation "
         "and the rest (weight synchronization and all other work), means over seeds; whiskers are "

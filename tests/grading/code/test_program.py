@@ -201,6 +201,7 @@ REFUSED = {
     "a definition in prose": ("Write def f(x) so that it returns 2 * x.", verdicts.UNPARSABLE),
     "a definition in a comment": (f"# {RIGHT.splitlines()[0]}", verdicts.NO_ANSWER),
     "a definition in a string": (f"'''\n{RIGHT}\n'''", verdicts.NO_ANSWER),
+    "a broken definition after a block": (f"```\nx = 1\n```\n{RIGHT})", verdicts.UNPARSABLE),
     "a method": (f"class A:\n{indent_lines(RIGHT)}", verdicts.NO_ANSWER),
     "a nested function": (f"def g():\n{indent_lines(RIGHT)}", verdicts.NO_ANSWER),
     "prose": ("I cannot do this.", verdicts.UNPARSABLE),

@@ -65,11 +65,23 @@ def test_setup_starts_lean_twice_and_then_with_mathlib(lean, run_setup):
         assert status == 0 and f"Mathlib     {message}" in printed
 
 
-@pytest.mark.parametrize("passes", [(), (selfcheck.TRUE, selfcheck.FALSE), (selfcheck.FALSE,)])
-def test_a_lean_with_wrong_verdicts_fails_the_self_check(lean, run_setup, passes):
+REJECTED = "rejected the proof of a true statement (forbidden)"
+ACCEPTED = "accepted a proof of a false statement"
+
+
+@pytest.mark.parametrize(
+    ("passes", "fault"),
+    [
+        ((), REJECTED),
+        ((selfcheck.TRUE, selfcheck.FALSE), ACCEPTED),
+        ((selfcheck.FALSE,), f"{REJECTED} and {ACCEPTED}"),
+    ],
+)
+def test_a_lean_with_wrong_verdicts_fails_the_self_check(lean, run_setup, passes, fault):
     lean.passes = passes
     status, printed = run_setup()
-    assert status == 1 and "self-check  FAILED" in printed
+    assert status == 1
+    assert f"self-check  FAILED: Lean {fault}. Run this command again" in printed
 
 
 def test_an_unavailable_lean_is_reported_with_the_reason(run_setup, monkeypatch):

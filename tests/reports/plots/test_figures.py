@@ -60,6 +60,19 @@ def test_mean_segments_add_up_to_the_mean_runtime(params, runs):
     assert seconds["sampling"] == pytest.approx(rapid["runtime.sampling"].mean())
 
 
+def test_panels_of_phases_are_as_high_as_their_bars_need(params, runs, monkeypatch):
+    """The other algorithms have no bars."""
+    runs.write_all(params)
+    data, heights = ReportData.read(params, runs.root), []
+    monkeypatch.setattr(phases, "panel_figure", lambda *_, height, **__: heights.append(height))
+    bar_count = max(len(phases._list_algorithms(r)) for r in data.runs_by_benchmark.values())
+    assert bar_count < len(data.algorithms)
+    for max_rows in (bar_count, bar_count - 1):
+        monkeypatch.setattr(phases, "MAX_ROWS", max_rows)
+        phases.figure(data)
+    assert heights == [style.HEIGHT, style.HEIGHT + style.MIN_ROW_HEIGHT]
+
+
 def test_moving_mean_equals_values_by_hand():
     assert learning.moving_mean(np.array([1.0, 3, 5, 7]), 2) == pytest.approx([2, 4, 6])
 

@@ -167,19 +167,19 @@ def run_job(job: socket.socket, confinement: Confinement) -> str | None:
         work = json.loads(stream.read(length))
     try:
         if work["is_completion"]:
-            parts = program.find_program(work["code"], work["entry_point"])
+            steps = program.find_program(work["code"], work["entry_point"])
         else:
             code = compile(work["code"], "<completion>", "exec", dont_inherit=True)
-            parts = [program.Part(code, must_succeed=True)]
+            steps = [program.ProgramStep(code, must_succeed=True)]
     except (SyntaxError, ValueError, OverflowError, RecursionError, MemoryError):
         return "unparsable"
-    packages.preload_packages({name for part in parts for name in program.find_names(part.code)})
+    packages.preload_packages({name for step in steps for name in program.find_names(step.code)})
     if confinement.guarded:
         isolation.install_guard(confinement.importable)
     try:
         module = types.ModuleType("completion")
         sys.modules["completion"] = module
-        execute_parts(parts, module.__dict__)
+        execute_steps(steps, module.__dict__)
         function = module.__dict__.get(work["entry_point"])
         if function is None:
             return "no_answer"
@@ -196,19 +196,19 @@ def run_job(job: socket.socket, confinement: Confinement) -> str | None:
     return None
 
 
-def execute_parts(parts: list[program.Part], namespace: dict) -> None:
-    """Run the parts of a program in `namespace`.
+def execute_steps(steps: list[program.ProgramStep], namespace: dict) -> None:
+    """Run the steps of a program in `namespace`.
 
-    A part that need not succeed is skipped if it raises. Forbidden actions and too much memory are
-    errors in every part.
+    A step that need not succeed is skipped if it raises. Forbidden actions and too much memory are
+    errors in every step.
     """
-    for part in parts:
+    for step in steps:
         try:
-            exec(part.code, namespace)
+            exec(step.code, namespace)
         except (isolation.Forbidden, MemoryError):
             raise
         except BaseException:
-            if part.must_succeed:
+            if step.must_succeed:
                 raise
 
 

@@ -10,7 +10,8 @@ This code runs in the sandbox, in the child of the job, so that a completion can
 much time or memory. It needs only the standard library.
 
 A completion is divided into pieces. A *piece* is a list of statements at top level. A *block* is a
-piece in a fence, and a *passage* is a piece outside of fences.
+piece between an opening and a closing fence, which may enclose several. A *passage* is any other
+piece.
 """
 
 import __future__
@@ -26,9 +27,10 @@ from collections.abc import Iterable, Iterator
 from types import CodeType
 from typing import NamedTuple
 
-# A line that opens or closes a block. An opening fence has no backtick after the first ones.
+# A fence: a line that opens or closes a fenced region. An opening fence has no backtick after the
+# first ones.
 _FENCE = re.compile(r"[ \t]*(?:(?:`{3,}|~{3,})(?P<info>.*)|\[/?PYTHON\][ \t]*)")
-_CLOSING = re.compile(r"`{3,}|~{3,}|\[/PYTHON\]")  # after the last line of code, on the same line
+_CLOSING = re.compile(r"`{3,}|~{3,}|\[/PYTHON\]")  # a closing fence that follows code on its line
 # Matches lines with which a piece of code may begin. A line of prose may match too; parsing it as
 # Python then fails.
 _START = re.compile(
@@ -43,11 +45,11 @@ _ITEM_STORES = {"STORE_ATTR", "STORE_SUBSCR"}
 _BUILTINS = frozenset(dir(builtins))
 
 
-class Part(NamedTuple):
-    """A compiled statement of the program that is run."""
+class ProgramStep(NamedTuple):
+    """Code that is run: a statement of a completion, or a whole reference solution."""
 
     code: CodeType
-    must_succeed: bool  # whether the program ends if the statement raises an exception
+    must_succeed: bool  # whether the program ends if the code raises an exception
 
 
 class Statement:
@@ -65,15 +67,15 @@ class Statement:
         module = ast.Module([node], [])
         self.code = compile(module, "<completion>", "exec", flags=flags, dont_inherit=True)
         self.mentioned = find_names(self.code)
-        steps = list(dis.get_instructions(self.code))
-        self.bound = {step.argval for step in steps if step.opname in _STORES}
+        operations = list(dis.get_instructions(self.code))
+        self.bound = {op.argval for op in operations if op.opname in _STORES}
         self.rebound = {
-            step.argval
+            op.argval
             for nested in _nested_codes(self.code)
-            for step in dis.get_instructions(nested)
-            if step.opname == "STORE_GLOBAL"
+            for op in dis.get_instructions(nested)
+            if op.opname == "STORE_GLOBAL"
         }
-        stores_items = any(step.opname in _ITEM_STORES for step in steps)
+        stores_items = any(op.opname in _ITEM_STORES for op in operations)
         self.altered = self.mentioned if stores_items else set()
 
     @property
@@ -103,13 +105,13 @@ class Statement:
 Piece = list[Statement]  # a block or a passage
 
 
-def find_program(completion: str, name: str) -> list[Part]:
-    """Return the program that defines the function `name`, part by part.
+def find_program(completion: str, name: str) -> list[ProgramStep]:
+    """Return the program that defines the function `name`, step by step.
 
-    1. The program is made from one piece: the last block in a closed fence that defines the
-       function. If no block defines it, the first passage that does is used, up to a second `def`
-       of the function, because a base model often goes on with more versions. If no piece defines
-       the function, a piece that imports it is used.
+    1. The program is made from one piece: the last block that defines the function. If no block
+       defines it, the first passage that does is used, up to a second `def` of the function,
+       because a base model often goes on with more versions. If no piece defines the function, a
+       piece that imports it is used.
     2. A piece ends at the line where Python cannot parse any further.
     3. Imports and definitions that the piece needs and does not have are taken from other pieces.
     4. Other statements are kept only if they may change what the function uses. Statements after
@@ -117,11 +119,12 @@ def find_program(completion: str, name: str) -> list[Part]:
        other pieces may fail too.
 
     If no piece defines or imports the function, the last block is returned; without blocks, the
-    whole completion if it can be parsed. There are no parts if the completion holds only blank
+    whole completion if it can be parsed. There are no steps if the completion holds only blank
     lines, comments and fences.
 
     Raises:
-        SyntaxError, ValueError, RecursionError, MemoryError: the completion contains no program.
+        SyntaxError, ValueError, RecursionError, MemoryError: the completion contains no program,
+            or the only definition of the function in it cannot be parsed.
     """
     text = re.sub(r"\r\n?", "\n", completion.removeprefix("\ufeff"))
     text = re.sub(r"^([ \t]*\[PYTHON\])(?=.*\S)", r"\1\n", text, flags=re.MULTILINE)
@@ -137,12 +140,12 @@ def find_program(completion: str, name: str) -> list[Part]:
             indices = [i for i, statement in enumerate(piece) if is_definition(statement, name)]
             if indices:
                 others = itertools.chain(*(p for p in blocks + passages if p is not piece))
-                return _select_parts(name, piece, max(indices), list(others))
+                return _select_steps(name, piece, max(indices), list(others))
     definition = re.compile(rf"^[ \t]*(?:async[ \t]+)?def[ \t]+{re.escape(name)}\b", re.MULTILINE)
     if not is_whole and definition.search(text):
         raise SyntaxError("the function's definition cannot be parsed")
     if blocks or is_whole:
-        return [Part(statement.code, True) for statement in (blocks or passages)[-1]]
+        return [ProgramStep(statement.code, True) for statement in (blocks or passages)[-1]]
     if not all(_FENCE.fullmatch(line) for line in lines if re.match(r"\s*[^\s#]", line)):
         raise SyntaxError("there is no block, and the text cannot be parsed as a whole")
     return []
@@ -164,18 +167,18 @@ def _nested_codes(code: CodeType) -> Iterator[CodeType]:
 def _read_pieces(lines: list[str]) -> tuple[list[Piece], list[Piece]]:
     """Return the blocks and the passages of a completion, both in order.
 
-    Pieces in a fence that is never closed count as passages.
+    Pieces in a fenced region that is never closed count as passages.
     """
     blocks: list[Piece] = []
     passages: list[Piece] = []
-    opened: list[Piece] | None = None  # the pieces in the open fence; None outside of fences
+    opened: list[Piece] | None = None  # pieces in the open region; None outside of regions
     index = 0
     while index < len(lines):
         fence, count = _FENCE.fullmatch(lines[index]), 1
         if fence and (opened is not None or "`" not in (fence["info"] or "")):
-            blocks += opened or []  # a fence closes the block that is open
-            # A fence opens a block if none is open. If one is open but the fence names a language,
-            # it opens a block too: the fence that should have closed the last block is missing.
+            blocks += opened or []  # a fence closes the region that is open
+            # A fence opens a region if none is open. If one is open but the fence names a language,
+            # it opens a region too: the fence that should have closed the last one is missing.
             has_language = re.match(r"[ \t]*[\w{]", fence["info"] or "")
             opened = [] if opened is None or has_language else None
         elif _START.match(lines[index]):
@@ -206,6 +209,7 @@ def _parse_longest(lines: list[str]) -> tuple[Piece | None, int]:
             return _compile(ast.parse("\n".join(lines)).body), len(lines)
         except SyntaxError as error:
             last = min(error.lineno or 1, len(lines)) - 1
+        # Python accepts the first line if the error is below it: that line is code, and not prose.
         holds_code = holds_code or last > 0
         # A closing fence after code on the same line is a syntax error: cut the line there.
         code = _CLOSING.split(lines[last], maxsplit=1)[0]
@@ -247,9 +251,9 @@ def _cut_before_second_definition(piece: Piece, name: str) -> Piece:
     return piece[: indices[1]] if len(indices) > 1 else piece
 
 
-def _select_parts(
+def _select_steps(
     name: str, piece: Piece, defined_at: int, other_statements: list[Statement]
-) -> list[Part]:
+) -> list[ProgramStep]:
     """Return the program in a piece, with the statements that it needs from other pieces.
 
     `defined_at` is the index of the piece's last statement that defines the function.
@@ -294,7 +298,7 @@ def _select_parts(
         if not statement.is_declaration:
             changed |= bound
     changed &= needed
-    parts = []
+    steps = []
     # Indices of the piece's own statements start at 0; those of other statements are negative.
     for index, (statement, bound) in enumerate(bindings, start=-len(other_bindings)):
         reached = reach(statement.mentioned)
@@ -306,5 +310,5 @@ def _select_parts(
             # The piece's own statements up to the definition must succeed, except for one that uses
             # the function without binding it: it may be the model's own test.
             must_succeed = 0 <= index <= defined_at and name not in reached - bound
-            parts.append(Part(statement.code, must_succeed))
-    return parts
+            steps.append(ProgramStep(statement.code, must_succeed))
+    return steps
