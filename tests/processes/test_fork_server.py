@@ -207,7 +207,7 @@ def test_a_job_ends_with_the_fork_server(path, monkeypatch):
         job = int(command.stdout.readline().split()[0])
     _, errors = command.communicate()
     assert command.returncode == 1
-    assert errors.endswith("has ended, and this job with it. Run the workflow again\n")
+    assert "has ended, and this job with it. Run the workflow again\n" in errors
     assert_gone(job)
 
 
