@@ -119,7 +119,8 @@ def test_verdicts_per_second_are_measured(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(verdicts, "PAGE", tmp_path / "rewards.md")
     monkeypatch.setattr(verdicts, "count_cores", lambda: 2)
     verdicts.main(["--write"])
-    rows = [line.split(" | ") for line in capsys.readouterr().out.splitlines()]
+    heads, *rows = [line.split(" | ") for line in capsys.readouterr().out.splitlines()]
+    assert heads == list(verdicts.HEADS)
     assert [row[:2] for row in rows] == [["math_reward", "1"], ["math_reward", "2"]]
     page = (tmp_path / "rewards.md").read_text()
     assert "| " + " | ".join(rows[0]) + " |" in page and "at commit" in page

@@ -105,7 +105,7 @@ def find_extra(module: str) -> str | None:
 
 
 def _iterate_causes(error: BaseException | None) -> Iterator[BaseException]:
-    """Yield an exception, then its cause, the cause of the cause, and so on."""
+    """Yield an exception, then what it was raised from, what that was raised from, and so on."""
     while error:
         yield error
         error = error.__cause__ or error.__context__

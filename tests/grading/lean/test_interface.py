@@ -96,7 +96,7 @@ class TestBothBackends:
         with (
             LeanChecker(timeout=0.5, backend=make_stand_in(tmp_path), unsafe=True) as checker,
             pytest.raises(
-                GraderDied, match=rf"\(the {role}\) .* did not elaborate the statement p1: timeout"
+                GraderDied, match=rf"\(the {role}\) did not elaborate the statement p1: timeout"
             ),
         ):
             checker.check("p1", f"{STATEMENT} -- {role} hangs\n", RIGHT)
@@ -130,7 +130,7 @@ class TestBothBackends:
     def test_a_process_that_is_killed_during_a_proof_is_no_verdict(self, lean):
         assert lean.check("p1", STATEMENT, RIGHT).reason == verdicts.PASSED
         threading.Timer(0.5, os.kill, (author_pid(lean), signal.SIGKILL)).start()
-        with pytest.raises(GraderDied, match=r"author.* killed"):
+        with pytest.raises(GraderDied, match=r"\(the author\) died: exit status"):
             lean.check("p1", STATEMENT, ENDLESS)
         assert lean.check("p1", STATEMENT, RIGHT).reason == verdicts.PASSED
 
