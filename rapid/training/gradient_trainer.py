@@ -5,7 +5,7 @@ See `rapid.training` for terms.
 
 import logging
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -19,7 +19,7 @@ from rapid.training.caches import can_share_prompts, depends_on_padding
 from rapid.training.forward import compute_completion_logps
 from rapid.training.memory import AUTO
 from rapid.training.micro_batches import (
-    Chunk,
+    MicroBatches,
     MicroBatchLimit,
     count_local_rows,
     make_chunks,
@@ -127,7 +127,7 @@ class GradientTrainer(SamplingTrainer):
         """Return whether the policy is still mu after `step` steps on an inference batch."""
         return step == 0 and not self.args.use_rollout_logps
 
-    def _add_shared_logp(self, chunk: Chunk, on_policy: bool) -> None:
+    def _add_shared_logp(self, chunk: MicroBatches, on_policy: bool) -> None:
         """Add the column `chunk_logp`, (N, T), to the micro-batches of a chunk that is split.
 
         Each micro-batch computes the loss of all rows of its chunk, but has log pi of its own rows
@@ -155,7 +155,7 @@ class GradientTrainer(SamplingTrainer):
 
     # The size of micro-batches --------------------------------------------------------------------
 
-    def _make_chunks(self, mini_batch: Batch, step: int) -> list[Chunk]:
+    def _make_chunks(self, mini_batch: Batch, step: int) -> list[MicroBatches]:
         """Return the chunks that this process runs: equally many micro-batches in each process."""
         args = self.args
         # A mini-batch is as wide as the longest prompt and completion of the whole inference batch.
@@ -277,7 +277,7 @@ class GradientTrainer(SamplingTrainer):
         return [first, *rest]
 
     def _fill_columns(
-        self, mini_batch: Batch, step: int, functions: Mapping[str, Callable[[Chunk], Tensor]]
+        self, mini_batch: Batch, step: int, functions: dict[str, Callable[[MicroBatches], Tensor]]
     ) -> None:
         """Add columns of log-probabilities to a mini-batch, with 0 in rows that are not run.
 
@@ -292,7 +292,7 @@ class GradientTrainer(SamplingTrainer):
                     values = compute(chunk)
                     mini_batch[name][chunk[0]["row"], : values.size(1)] = values.to(zeros)
 
-    def _compute_behavior_logp(self, chunk: Chunk) -> Tensor:
+    def _compute_behavior_logp(self, chunk: MicroBatches) -> Tensor:
         """Return log mu of a chunk, (N, T), from the sampler or from the policy's forward pass."""
         sampled = chunk[0].get("sampler_logp")
         if sampled is not None and self.uses_sampler_logps() and not sampled.isnan().any():
@@ -300,7 +300,7 @@ class GradientTrainer(SamplingTrainer):
         with torch.no_grad():
             return self._compute_chunk_log_pi(self.model, chunk)
 
-    def _compute_chunk_log_pi(self, model, chunk: Chunk) -> Tensor:
+    def _compute_chunk_log_pi(self, model, chunk: MicroBatches) -> Tensor:
         """Return log pi of each token of a chunk under `model`, (N, T), from its micro-batches."""
         first = chunk[0]
         if "is_last" not in first:

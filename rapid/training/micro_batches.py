@@ -1,7 +1,8 @@
 """Splits a mini-batch into the micro-batches of each process.
 
-Usually a single process runs all rows of a chunk. In a sharded chunk the rows are divided among
-the processes. See `rapid.training` for other terms.
+A chunk is the groups of a mini-batch whose loss is computed together. It is run as one micro-batch
+or split into several. Usually a single process runs all its rows; in a sharded chunk the rows are
+divided among the processes. See `rapid.training` for other terms.
 
 A micro-batch is a dict of tensors with all rows of its chunk, since the loss needs them all. The
 column `rows_per_prompt`, 0-d, is the number of consecutive rows that have the same prompt. If a
@@ -29,7 +30,7 @@ from rapid.training.batches import (
     trim_padding,
 )
 
-Chunk = list[Batch]  # the micro-batches of a chunk
+MicroBatches = list[Batch]  # those of one chunk that one process runs
 # Columns that a forward pass needs, for `local_rows` only.
 LOCAL_COLUMNS = (*FORWARD_COLUMNS, "tool_mask", "sampler_logp")
 
@@ -73,12 +74,12 @@ def make_chunks(
     process: int = 0,
     min_micro_batches: int = 0,
     same_prompt_length: bool = False,
-) -> list[Chunk]:
-    """Return the chunks that one process runs.
+) -> list[MicroBatches]:
+    """Return the micro-batches of each chunk that one process runs.
 
-    Groups are divided among processes. If each process has less than a group to run, completions
-    are divided instead, as one sharded chunk: see `size_shard`. Processes with fewer micro-batches
-    than others also get dummies of weight 0, so that all have the same number.
+    Groups are divided among processes. If `size_shard` allows it, completions are divided instead,
+    as one sharded chunk. Processes with fewer micro-batches than others also get dummies of weight
+    0, so that all have the same number.
 
     Args:
         groups: indices of the groups of the mini-batch that are run.
@@ -101,7 +102,7 @@ def make_chunks(
         return add_shares(chunk, mini_batch, weight) | rows_per_prompt
 
     shard_size = size_shard(len(groups), group_size, processes)
-    if groups and shard_size < group_size:  # each process has less than a group to run
+    if groups and shard_size < group_size:  # each process runs a part of one group
         shards = shard_chunk(make_chunk(groups, 1), shard_size, processes, limit)
         chunks_by_process = [[micro_batches] for micro_batches in shards]
     else:
@@ -143,8 +144,9 @@ def select_local(micro_batch: Batch) -> Batch:
 def size_shard(groups: int, group_size: int, processes: int) -> int:
     """Return how many completions each process runs if `groups` are sharded, else group_size.
 
-    Groups are sharded if each process has less than a group to run. The number then divides
-    group_size, so that all completions of a process have the same prompt.
+    Groups are sharded if shards smaller than a group are enough, of a size that divides group_size,
+    so that all completions of a shard have the same prompt. 3 groups of 4 completions on 4
+    processes are not sharded, because a shard of 3 would have two prompts.
     """
     smallest = max(1, -(-groups * group_size // processes))  # rounded up: no row is left over
     sizes = (size for size in range(smallest, group_size) if group_size % size == 0)
@@ -232,7 +234,7 @@ def make_dummy(chunk: Batch) -> Batch:
 # Micro-batches ------------------------------------------------------------------------------------
 
 
-def split_chunk(chunk: Batch, limit: MicroBatchLimit) -> Chunk:
+def split_chunk(chunk: Batch, limit: MicroBatchLimit) -> MicroBatches:
     """Return the micro-batches of a chunk that one process runs."""
     rows = split_rows(chunk, range(len(chunk["completion_ids"])), limit)
     return [chunk] if len(rows) == 1 else make_micro_batches(chunk, rows, weight=1)
@@ -240,7 +242,7 @@ def split_chunk(chunk: Batch, limit: MicroBatchLimit) -> Chunk:
 
 def shard_chunk(
     chunk: Batch, shard_size: int, processes: int, limit: MicroBatchLimit
-) -> list[Chunk]:
+) -> list[MicroBatches]:
     """Return for each process its micro-batches of a sharded chunk.
 
     Each process runs `shard_size` rows, in one micro-batch if the limit allows this in every
@@ -290,7 +292,7 @@ def split_rows(chunk: Batch, rows: Sequence[int], limit: MicroBatchLimit) -> lis
     return micro_batches
 
 
-def make_micro_batches(chunk: Batch, rows: list[list[int]], weight: int) -> Chunk:
+def make_micro_batches(chunk: Batch, rows: list[list[int]], weight: int) -> MicroBatches:
     """Return a chunk's micro-batches, given the rows of each, and with this `local_weight`."""
     device = chunk["completion_ids"].device
     return [

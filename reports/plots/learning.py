@@ -13,7 +13,7 @@ from reports.plots.style import Figure, LegendEntries
 from reports.report_data import SUPERVISED, BenchmarkRuns, ReportData
 
 POINTS = 120  # number of points of a mean curve whose runs have different x
-Curve = tuple[np.ndarray, np.ndarray]  # x and smoothed reward of one run, both of shape (steps,)
+Curve = tuple[np.ndarray, np.ndarray]  # x and smoothed reward of one run, of equal length
 
 
 def figure(data: ReportData, x: str, label: str, title: str) -> Figure:
@@ -51,14 +51,14 @@ def figure(data: ReportData, x: str, label: str, title: str) -> Figure:
             axes.set_ylim(0, 1)  # sets the limits of all panels, which share the y-axis
         if not curves_by_name:
             return style.draw_empty(axes)
-        unit, length = "", 1.0
+        unit, divisor = "", 1.0
         if x == "seconds":
             longest = max(seconds[-1] for runs in curves_by_name.values() for seconds, _ in runs)
-            unit, length = formats.choose_time_unit(longest)
+            unit, divisor = formats.choose_time_unit(longest)
         axes.set_xlabel(f"{label} ({unit})" if unit else label)
         axes.xaxis.set_major_locator(style.create_few_ticks())
         return {
-            labels.algorithm(name): _draw_mean(axes, styles[name], runs, length)
+            labels.algorithm(name): _draw_mean(axes, styles[name], runs, divisor)
             for name, runs in curves_by_name.items()
         }
 
@@ -68,7 +68,7 @@ def figure(data: ReportData, x: str, label: str, title: str) -> Figure:
         share_y=True,
         title=title,
         caption="Mean reward of the mini-batches, as a moving mean over an eighth of the "
-        "optimizer steps. Lines are means over seeds, up to the last step that every seed has; "
+        "optimizer steps. Lines are means over seeds, for the steps or times that all seeds cover; "
         "bands are one standard deviation. DAPO replaces groups that are all correct or all wrong, "
         "so its rewards are not comparable with the others'.",
         missing=missing,
@@ -76,14 +76,15 @@ def figure(data: ReportData, x: str, label: str, title: str) -> Figure:
     )
 
 
-def _draw_mean(axes: Axes, series_style: SeriesStyle, runs: list[Curve], unit: float) -> object:
-    """Draw the mean of runs, with x divided by the unit, and a band of one standard deviation."""
+def _draw_mean(axes: Axes, series_style: SeriesStyle, runs: list[Curve], divisor: float) -> object:
+    """Draw the mean of runs, with x divided by `divisor`, and a band of one standard deviation."""
     x, mean, deviation = average_curves(runs)
-    return style.draw_line(axes, series_style, x / unit, mean, deviation, max(1, len(x) // 6))
+    marker_every = max(1, len(x) // 6)
+    return style.draw_line(axes, series_style, x / divisor, mean, deviation, marker_every)
 
 
 def moving_mean(values: np.ndarray, window: int) -> np.ndarray:
-    """Return the mean of each value and the window - 1 before it, of shape (n - window + 1,)."""
+    """Return the means of all `window` consecutive values, of shape (n - window + 1,)."""
     return np.convolve(values, np.full(window, 1 / window), mode="valid")
 
 

@@ -110,8 +110,8 @@ def _draw_by_h(
         return style.draw_empty(axes)
     scale, label = quantity.scale, quantity.label
     if quantity.is_duration:
-        unit, seconds = formats.choose_time_unit(runs[quantity.metric].max())
-        scale, label = 1 / seconds, f"{label} ({unit})"
+        unit, unit_seconds = formats.choose_time_unit(runs[quantity.metric].max())
+        scale, label = 1 / unit_seconds, f"{label} ({unit})"
     values = scale * runs[quantity.metric]
     means = values.groupby(runs.H).mean()
     axes.plot(means.index, means, "-o", color=style.BLUE, mec="black", mew=0.5, clip_on=False)

@@ -119,7 +119,7 @@ def _draw_curves(study: StudyRuns, width: float):
         for axes in (left, right):
             style.draw_empty(axes)
         return canvas
-    unit, length = formats.choose_time_unit(max(curve.seconds[-1] for curve in all_curves))
+    unit, unit_seconds = formats.choose_time_unit(max(curve.seconds[-1] for curve in all_curves))
     low = min(curve.accuracy[0] for curve in all_curves)
     high = max(max(curve.accuracy) for curve in all_curves)
     accuracies = np.linspace(low, high, POINTS)
@@ -127,8 +127,10 @@ def _draw_curves(study: StudyRuns, width: float):
     entries: LegendEntries = {}
     for name, by_seed in study.curves.items():
         if runs := list(by_seed.values()):
-            entries[study.label_variant(name)] = _draw_by_seconds(left, runs, styles[name], length)
-            _draw_by_accuracy(right, runs, styles[name], accuracies, length)
+            entries[study.label_variant(name)] = _draw_by_seconds(
+                left, runs, styles[name], unit_seconds
+            )
+            _draw_by_accuracy(right, runs, styles[name], accuracies, unit_seconds)
     title = f"{study.metric.capitalize()} (%)"
     left.set(xlabel=f"training time ({unit})", ylabel=title, xlim=(0, None))
     right.set(xlabel=title, ylabel=f"time until it is reached ({unit})")
@@ -138,12 +140,12 @@ def _draw_curves(study: StudyRuns, width: float):
 
 
 def _draw_by_seconds(
-    axes: Axes, runs: list[AccuracyCurve], series_style: SeriesStyle, unit: float
+    axes: Axes, runs: list[AccuracyCurve], series_style: SeriesStyle, unit_seconds: float
 ) -> object:
     grid = np.linspace(0, min(curve.seconds[-1] for curve in runs), POINTS)
     values = 100 * np.stack([curve.accuracy_at(grid) for curve in runs])  # (runs, POINTS)
     deviation = values.std(0, ddof=1) if len(runs) > 1 else None
-    return style.draw_line(axes, series_style, grid / unit, values.mean(0), deviation)
+    return style.draw_line(axes, series_style, grid / unit_seconds, values.mean(0), deviation)
 
 
 def _draw_by_accuracy(
@@ -151,10 +153,10 @@ def _draw_by_accuracy(
     runs: list[AccuracyCurve],
     series_style: SeriesStyle,
     accuracies: np.ndarray,
-    unit: float,
+    unit_seconds: float,
 ) -> None:
     seconds = [[curve.seconds_to_reach(accuracy) for accuracy in accuracies] for curve in runs]
-    times = np.array(seconds, dtype=float) / unit  # (runs, POINTS), NaN where never reached
+    times = np.array(seconds, dtype=float) / unit_seconds  # (runs, POINTS), NaN where never reached
     for run_times in times:
         axes.plot(100 * accuracies, run_times, color=series_style.color, lw=0.5, alpha=0.5)
     style.draw_line(axes, series_style, 100 * accuracies, times.mean(0))

@@ -22,8 +22,9 @@ class Estimate:
         error: standard error, on the scale on which Student's t is computed.
         df: degrees of freedom of t.
         p_at: returns the two-sided p of the hypothesis that the true value equals the argument,
-            which must be a possible value. p is at most 0.05 exactly if the argument lies outside
-            the interval. If there is no interval, `p_at` is None.
+            which must be a possible value, for a correlation between -1 and 1 exclusive. p is at
+            most 0.05 exactly if the argument lies outside the interval. If there is no interval,
+            `p_at` is None.
     """
 
     value: float | None
@@ -79,9 +80,9 @@ def clopper_pearson_estimate(
 
     The interval is Clopper and Pearson's. If more than a share q = 1 - 0.025^(1/n) of the
     population differed from the observed value, n equal observations would have a probability below
-    2.5 %, which a 95 % interval allows on each side. How much this share differs is unknown, so the
-    interval ends where all of it is at one of the bounds. If all n completions are correct, the
-    interval is [1 - q, 1].
+    2.5 %, which a 95 % interval allows on each side. By how much these observations differ is
+    unknown, so each end of the interval is the mean if a share q of the population lies at one of
+    the bounds. If all n completions are correct, the interval is [1 - q, 1].
 
     Args:
         value: the observed value.

@@ -33,7 +33,7 @@ from rapid.training.config import RapidConfig
 from rapid.training.dropout import remove_dropout
 from rapid.training.forward import avoid_cudnn_attention, patch_adaption_prompt_adapter
 from rapid.training.generation import Decoder, use_decoder
-from rapid.training.micro_batches import Chunk, take_shard
+from rapid.training.micro_batches import MicroBatches, take_shard
 from rapid.training.notices import Notices
 from rapid.training.processes import gather_batch
 from rapid.training.refusals import (
@@ -188,7 +188,7 @@ class SamplingTrainer(
             batch["reference_logp"] = self._compute_reference_logp([batch])
         return batch
 
-    def _compute_reference_logp(self, chunk: Chunk) -> Tensor:
+    def _compute_reference_logp(self, chunk: MicroBatches) -> Tensor:
         """Return log-probabilities of a chunk, (N, T), under the policy before training.
 
         A policy with an adapter has no reference model. Its reference is the base model alone, or
@@ -202,7 +202,7 @@ class SamplingTrainer(
         with torch.no_grad(), reference_adapter:
             return self._compute_chunk_log_pi(reference, chunk)
 
-    def _compute_chunk_log_pi(self, model, chunk: Chunk) -> Tensor:
+    def _compute_chunk_log_pi(self, model, chunk: MicroBatches) -> Tensor:
         """Return log pi of each token of a chunk under `model`, (N, T)."""
         raise NotImplementedError
 

@@ -73,7 +73,9 @@ def _draw_bars(axes: Axes, benchmark_runs: BenchmarkRuns) -> LegendEntries:
     }
     if not seconds:
         return style.draw_empty(axes)
-    unit, length = formats.choose_time_unit(max(sum(parts.values()) for parts in seconds.values()))
+    unit, unit_seconds = formats.choose_time_unit(
+        max(sum(parts.values()) for parts in seconds.values())
+    )
     entries: LegendEntries = {}
     for row, name in enumerate(names):
         if name not in seconds:
@@ -81,14 +83,16 @@ def _draw_bars(axes: Axes, benchmark_runs: BenchmarkRuns) -> LegendEntries:
             continue
         left = 0.0
         for segment, (_, color, hatch) in SEGMENTS.items():
-            width = seconds[name][segment] / length
+            width = seconds[name][segment] / unit_seconds
             entries[segment] = axes.barh(
                 row, width, left=left, height=0.72, color=color, hatch=hatch, edgecolor="black",
                 linewidth=0.6,
             )  # fmt: skip
             left += width
         if pd.notna(deviation := benchmark_runs.select(name).runtime.std()):
-            axes.errorbar(left, row, xerr=deviation / length, color="black", capsize=2, lw=0.8)
+            axes.errorbar(
+                left, row, xerr=deviation / unit_seconds, color="black", capsize=2, lw=0.8
+            )
     style.name_rows(
         axes, [labels.algorithm(n) if n == paper.NAIVE else labels.h_label(n) for n in names]
     )

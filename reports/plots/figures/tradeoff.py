@@ -49,7 +49,7 @@ def _draw_points(
     trained = trained.dropna(subset=["runtime", metric])
     if trained.empty:
         return style.draw_empty(axes)
-    unit, length = formats.choose_time_unit(trained.runtime.max())
+    unit, unit_seconds = formats.choose_time_unit(trained.runtime.max())
     entries: LegendEntries = {}
     if pd.notna(base := benchmark_runs.select(BASE)[metric].mean()):
         entries["Base"] = axes.axhline(100 * base, color="black", lw=0.8, ls=style.DASHED)
@@ -58,7 +58,7 @@ def _draw_points(
         if runs.empty:
             continue
         series_style = styles[name]
-        times, shares = runs.runtime / length, 100 * runs[metric]
+        times, shares = runs.runtime / unit_seconds, 100 * runs[metric]
         axes.plot(
             times,
             shares,
@@ -79,7 +79,7 @@ def _draw_points(
             **series_style.markers,
         )  # fmt: skip
     axes.set_xlabel(f"training time ({unit})")
-    axes.set_xlim(0, (1 + style.FREE_SHARE) * trained.runtime.max() / length)
+    axes.set_xlim(0, (1 + style.FREE_SHARE) * trained.runtime.max() / unit_seconds)
     axes.xaxis.set_major_locator(style.create_few_ticks())
     axes.set_ylabel(f"{metric.capitalize()} (%)")
     return entries
