@@ -84,7 +84,9 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         prog="python -m performance.verdicts", description=__doc__.splitlines()[0]
     )
-    parser.add_argument("--write", action="store_true", help=f"write results/{PAGE.name} too")
+    parser.add_argument(
+        "--write", action="store_true", help=f"write performance/results/{PAGE.name} too"
+    )
     options = parser.parse_args(arguments)
     rows, load_average = [], os.getloadavg()[0]
     print(" | ".join(HEADS), flush=True)

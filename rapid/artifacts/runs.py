@@ -87,7 +87,10 @@ class Runtime(Record):
         if not abs(phases - self.total) <= ROUNDING * self.total:
             raise ValueError(f"total: {self.total} s, but its phases take {phases} s")
         if self.other < -self.total / 100:
-            raise ValueError(f"other: {self.other} s: the other phases take longer than total")
+            raise ValueError(
+                f"other: {self.other} s is below 0: sampling, grading, backpropagation and sync "
+                "together take longer than total"
+            )
         return self
 
 

@@ -69,8 +69,9 @@ def read_runs(folder: Path | None, params: Params) -> pd.DataFrame:
     ]
     if not rows:
         raise BadInput(
-            f"--calibrate {folder}: no run of the models and benchmarks in params.yaml has a "
-            "runtime. Make runs (snakemake all_train), or name a GPU, such as --gpu a6000"
+            f"--calibrate {folder}: there is no finished run, with recorded times, of the models "
+            "and benchmarks in params.yaml. Make runs (snakemake all_train), or name a GPU, such "
+            "as --gpu a6000"
         )
     runs = pd.DataFrame(rows)
     if len(machines := sorted(runs.hardware.unique())) > 1:
@@ -123,8 +124,8 @@ def fit_rates(
     """
     if runs.is_supervised.all():
         raise BadInput(
-            "--calibrate: the folder has no RL run, so the speed of sampling is unknown. "
-            "Add one, or name a GPU, such as --gpu a6000"
+            "all finished runs are of sft, so the speed of sampling is unknown. Make a run of an "
+            "RL algorithm, such as pg, or name a GPU, such as --gpu a6000"
         )
     means = _add_rows_for_all_models(runs).groupby(["benchmark", "model"])[MEASURED_FIELDS].mean()
     measured = {pair: row.dropna().to_dict() for pair, row in means.iterrows()}

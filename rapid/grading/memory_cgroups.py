@@ -115,7 +115,12 @@ def _make_group(folder: Path, memory_mb: int) -> Path:
     """Make a group. If its processes together exceed this memory, Linux kills the largest one."""
     group = folder / f"rapid-{os.getpid()}-{next(_numbers)}"
     group.mkdir(exist_ok=True)  # an earlier process with this id may have left it
-    (group / "memory.max").write_text(str(memory_mb * 1_000_000))
+    try:
+        (group / "memory.max").write_text(str(memory_mb * 1_000_000))
+    except OSError:
+        with contextlib.suppress(OSError):
+            group.rmdir()
+        raise
     with contextlib.suppress(OSError):  # no swap in this kernel, or before Linux 4.19
         (group / "memory.swap.max").write_text("0")
     return group

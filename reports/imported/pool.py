@@ -6,7 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rapid.artifacts.files import BadFile
+from pydantic import ValidationError
+
+from rapid.artifacts.files import BadFile, describe_first_error
 from rapid.artifacts.layout import EVALUATION, RUN, parse_folder
 from rapid.artifacts.manifests import MANIFEST, Manifest
 from rapid.benchmarks import BENCHMARKS
@@ -148,8 +150,7 @@ def _list_finished(folder: Path) -> list[Run]:
     for template in (RUN, EVALUATION):
         for manifest in sorted(folder.glob(f"{re.sub('{.*?}', '*', template)}/{MANIFEST}")):
             try:
-                _, names = parse_folder(manifest.parent.relative_to(folder).as_posix())
-                runs[Run(**names | {"seed": int(names["seed"])})] = None
+                runs[_parse_run(manifest.parent.relative_to(folder).as_posix())] = None
             except ValueError as error:
                 raise BadFile(
                     f"{manifest}: its folder is not that of a run of this project: {error}"
@@ -157,3 +158,18 @@ def _list_finished(folder: Path) -> list[Run]:
     if not runs:
         raise BadFile(f"{folder}: has no finished job in runs/ or evaluations/")
     return list(runs)
+
+
+def _parse_run(folder: str) -> Run:
+    """Return the run of a job's folder.
+
+    Raises:
+        ValueError: it is not the folder of a run.
+    """
+    _, names = parse_folder(folder)
+    if not names["seed"].isdecimal():
+        raise ValueError(f"seed: {names['seed']!r} is not a number")
+    try:
+        return Run(**names | {"seed": int(names["seed"])})
+    except ValidationError as error:
+        raise ValueError(describe_first_error(error, "the folder")) from None

@@ -45,11 +45,14 @@ def measure_width(text: str, font: FontProperties) -> float:
 def wrap_text(text: str, width: float, font: FontProperties) -> str:
     """Return a printable text, broken into lines of at most this width in inches.
 
-    Lines are broken between words, and within a word that is wider than a line.
+    Lines are broken between words, and within a word that is wider than a line. Line breaks of the
+    text stay.
     """
     text = lines = replace_unprintable(text, font)
     columns = len(text)
     while columns > 1 and measure_width(lines, font) > width:
         columns -= 1
-        lines = textwrap.fill(text, columns, break_on_hyphens=False)
+        lines = "\n".join(
+            textwrap.fill(line, columns, break_on_hyphens=False) for line in text.split("\n")
+        )
     return lines

@@ -33,7 +33,11 @@ def _render_cell(cell: Cell, footnotes: dict[str, str]) -> str:
 
 
 def _escape(text: str) -> str:
-    """Return a text with backslashes before the signs that have a meaning in Markdown."""
+    """Return a text with backslashes before the signs that have a meaning in Markdown.
+
+    Brackets stay, because those of intervals are no links: 1.6 [-0.1, 3.2]. So do signs that matter
+    only at the start of a line, with which no note begins.
+    """
     return re.sub(r"([\\`*_<|~$])", r"\\\1", text)
 
 

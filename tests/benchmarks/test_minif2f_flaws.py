@@ -117,11 +117,15 @@ def test_command_lists_the_flawed_problems_of_a_file(tmp_path, capsys):
         {"name": name, "split": "test", "formal_statement": text}
         for name, text in statements.items()
     ]
+    rows.append({"name": "b", "formal_statement": "theorem b : 2 = 2 := by"})
     (tmp_path / "rows.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     assert list_flaws.main([str(tmp_path / "rows.jsonl")]) == 0
-    flawed, total = capsys.readouterr().out.splitlines()
+    flawed, *totals = capsys.readouterr().out.splitlines()
     assert flawed.startswith("mathd_algebra_314 (test): trivial: 1 / 4 is the natural number 0")
-    assert total == "1 of 2 statements of test have known flaws"
+    assert totals == [
+        "split test: 1 of 2 statements have known flaws",
+        "no split: 0 of 1 statements have known flaws",
+    ]
     with pytest.raises(SystemExit):
         list_flaws.main([str(tmp_path / "none.jsonl")])
 

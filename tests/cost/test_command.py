@@ -59,7 +59,7 @@ def test_plan_for_a_gpu_prints_its_assumptions(config, capsys):
     [
         (
             ["--calibrate", "nowhere"],
-            "no run of the models and benchmarks in params.yaml has a runtime",
+            "no finished run, with recorded times, of the models and benchmarks in params.yaml",
         ),
         (["--gpu", "abacus"], "its rates are not known"),
         (["--gpu", "a6000", "--report", "arena"], "the parameters have no section arena"),

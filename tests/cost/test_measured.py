@@ -144,7 +144,7 @@ def test_runs_of_two_machines_are_refused(params, tmp_path):
 
 
 def test_supervised_runs_alone_are_not_enough(params, tmp_path):
-    with pytest.raises(BadInput, match="the speed of sampling is unknown"):
+    with pytest.raises(BadInput, match="runs are of sft, so the speed of sampling is unknown"):
         fit_machine(write_and_read_runs(tmp_path, params, ["sft"]), params)
 
 

@@ -122,6 +122,15 @@ def test_no_cgroup_is_left_in_a_folder_whose_cgroups_accept_no_process(fake_cgro
     assert list(fake_cgroups.glob("rapid-*")) == []
 
 
+def test_no_cgroup_is_left_if_its_limit_cannot_be_written(fake_cgroups, monkeypatch):
+    def refuse(path, _):
+        raise PermissionError(path)
+
+    monkeypatch.setattr(Path, "write_text", refuse)
+    run_limited("true", memory_mb=10_000)
+    assert list(fake_cgroups.glob("rapid-*")) == []
+
+
 def test_cgroups_of_dead_processes_are_removed_and_foreign_ones_kept(fake_cgroups):
     stale_group = fake_cgroups / f"rapid-{2**22 + 1}-0"  # above the largest process number
     foreign_groups = [

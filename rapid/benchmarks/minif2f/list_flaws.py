@@ -31,7 +31,8 @@ def main(arguments: list[str] | None = None) -> int:
     totals = Counter(problem.split for problem in problems.values())
     counts = Counter(problem.split for problem in flawed)
     for split, total in totals.items():
-        print(f"{counts[split]} of {total} statements of {split or 'the file'} have known flaws")
+        place = f"split {split}" if split else "no split"
+        print(f"{place}: {counts[split]} of {total} statements have known flaws")
     return 0
 
 

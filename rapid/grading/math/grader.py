@@ -97,7 +97,8 @@ class MathGrader:
         If the problem has no known answer (two problems of MATH), every answer is wrong.
 
         Raises:
-            GraderDied: the worker died while it compared, or cannot be started again.
+            GraderDied: the worker died while it compared, did not reply in time, or cannot be
+                started again.
         """
         answer = extract_last_boxed(completion)
         if not answer:
@@ -123,7 +124,8 @@ class MathGrader:
         A worker that has died before this request is replaced.
 
         Raises:
-            GraderDied: the worker, or its child that compares, died during this request.
+            GraderDied: the worker, or its child that compares, died during this request, the worker
+                did not reply in time, or it cannot be started again.
         """
         if self._worker is None or not self._worker.is_alive:
             self._end()

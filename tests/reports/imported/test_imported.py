@@ -210,7 +210,8 @@ def test_variants_of_a_folder_are_left_out(runs):
     ("place", "message"),
     [
         ("", "has no finished job in runs/ or evaluations/"),
-        ("maths/m/pg/seed1", "is not that of a run"),
+        ("maths/m/pg/seed1", "is not that of a run of this project: benchmark: Input should be"),
+        ("math/m/pg/seedx", "is not that of a run of this project: seed: 'x' is not a number"),
     ],
 )
 def test_a_folder_without_runs_of_this_project_is_refused(tmp_path, place, message):

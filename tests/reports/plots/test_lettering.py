@@ -34,3 +34,4 @@ def test_wrapped_lines_fit_the_width():
         assert lines.replace("\n", "").replace(" ", "") == text.replace(" ", "")
     assert wrap_text("short", 1.5, SANS) == "short"
     assert wrap_text("two short words", 0.6, SANS) == "two short\nwords"
+    assert wrap_text("one\ntwo short words", 0.6, SANS) == "one\ntwo short\nwords"
