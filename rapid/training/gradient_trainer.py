@@ -5,7 +5,7 @@ See `rapid.training` for terms.
 
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -277,11 +277,11 @@ class GradientTrainer(SamplingTrainer):
         return [first, *rest]
 
     def _fill_columns(
-        self, mini_batch: Batch, step: int, functions: dict[str, Callable[[MicroBatches], Tensor]]
+        self, mini_batch: Batch, step: int, functions: Mapping[str, Callable]
     ) -> None:
         """Add columns of log-probabilities to a mini-batch, with 0 in rows that are not run.
 
-        `functions` maps the name of a column to the function that returns it for a chunk, (N, T).
+        `functions` maps the name of a column to a function that returns it, (N, T), for a chunk.
         """
         zeros = torch.zeros_like(mini_batch["completion_ids"], dtype=self._logp_dtype)
         for name in functions:
