@@ -231,7 +231,7 @@ class GradientTrainer(SamplingTrainer):
             with torch.enable_grad(), self.accelerator.autocast():
                 per_prompt = math.gcd(count, self.num_generations)
                 # Passes without sharing need more memory, and may be chosen later.
-                shares = self._shares_prompts and not self.prompt_sharing.is_open
+                shares = self._shares_prompts and not self.prompt_sharing.needs_timing
                 logp, _ = self._compute_completion_logps(self.model, trial, per_prompt, shares)
             self._try_backward(logp.sum())
 
@@ -353,7 +353,7 @@ class GradientTrainer(SamplingTrainer):
         The largest micro-batch of an inference batch is timed. If none has a gradient and several
         completions of a prompt, the next inference batch is waited for.
         """
-        if not (self.prompt_sharing.is_open and self._shares_prompts):
+        if not (self.prompt_sharing.needs_timing and self._shares_prompts):
             return
         if not can_share_prompts(self.model):
             return

@@ -21,7 +21,7 @@ REPEATS = 3  # passes of each kind, of which the fastest counts
 
 
 class PromptSharing:
-    """What RapidConfig's `share_prefill` means for training; if None, passes may have to be timed.
+    """Decides whether training shares prompts: by `share_prefill`, or by timing if that is None.
 
     Attributes:
         is_faster: whether passes were faster with shared prompts; None if they were not timed.
@@ -30,7 +30,7 @@ class PromptSharing:
     is_faster: bool | None = None
 
     def __init__(self, args: RapidConfig, accelerator: Accelerator):
-        self._wanted: bool | None = args.share_prefill
+        self._share_prefill: bool | None = args.share_prefill
         # With several processes, all would have to make the same passes, also if memory runs out in
         # one of them.
         self._is_measured = (
@@ -43,14 +43,14 @@ class PromptSharing:
 
     @property
     def is_wanted(self) -> bool:
-        """Whether to share prompts where it is possible."""
+        """True if prompts are to be shared where this is possible."""
         if self._is_measured:
             return self.is_faster is not False
-        return self._wanted is not False
+        return self._share_prefill is not False
 
     @property
-    def is_open(self) -> bool:
-        """Whether passes have to be timed before it is known if sharing is faster."""
+    def needs_timing(self) -> bool:
+        """True if passes have to be timed, because it is not known yet if sharing is faster."""
         return self._is_measured and self.is_faster is None
 
     def measure(self, run_pass: Callable[[], None]) -> None:

@@ -50,9 +50,9 @@ def test_fastest_pass_after_the_first_decides(
         now += duration
 
     monkeypatch.setattr(prompt_sharing, "read_synchronized_seconds", lambda: now)
-    assert sharing.is_open
+    assert sharing.needs_timing
     sharing.measure(run_pass)
-    assert sharing.is_faster is sharing.is_wanted is expected and not sharing.is_open
+    assert sharing.is_faster is sharing.is_wanted is expected and not sharing.needs_timing
     assert not [*durations[True], *durations[False]]  # all passes were made
     choice = "shared" if expected else "not shared"
     message = f"in training, prompts are {choice} (measured on a micro-batch: {times}"
@@ -81,14 +81,14 @@ def test_other_errors_of_a_trial_pass_are_raised(measured_on_cpu):
 )
 def test_nothing_is_timed_where_there_is_no_choice(settings, is_wanted, measured_on_cpu):
     sharing = build_sharing(**settings)
-    assert not sharing.is_open
+    assert not sharing.needs_timing
     sharing.is_faster = not is_wanted  # from a run on another machine
     assert sharing.is_wanted is is_wanted
 
 
 def test_prompts_are_shared_on_a_cpu_without_timing():
     sharing = build_sharing()
-    assert sharing.is_wanted and not sharing.is_open
+    assert sharing.is_wanted and not sharing.needs_timing
     sharing.is_faster = False  # from a run on a GPU
     assert sharing.is_wanted
 
@@ -107,10 +107,6 @@ def test_trial_passes_change_nothing_but_the_choice(
 
     monkeypatch.setattr(prompt_sharing, "_time_pass", time_pass)
     trainer = loops.build_rapid_trainer(toy_model, tmp_path, "rapid", share_prefill=None)
-    batches = []
-    trainer.model.model.register_forward_pre_hook(
-        lambda module, args, kwargs: batches.append(kwargs["input_ids"]), with_kwargs=True
-    )
     trainer.train()
     expected = loops.train_rapid(toy_model, tmp_path, "rapid", share_prefill=is_faster)
     assert torch.equal(loops.get_weights(trainer), loops.get_weights(expected))
