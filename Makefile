@@ -58,13 +58,6 @@ studies: setup  ## ablations of RAPID; writes reports/studies/report.html
 	$(ACTIVATE) snakemake --cores $(CORES) studies
 	@cat reports/studies/tables.txt
 
-# The quick study is an overlay on the whole study (docs/baseline.md).
-BASELINE_NAME := baseline$(patsubst --%,-%,$(BASELINE))
-baseline: setup  ## why RAPID is better without its baseline  (BASELINE=--quick: in minutes)
-	$(ACTIVATE) snakemake --cores $(CORES) --configfile params.yaml \
-		$(patsubst %,experiments/%.yaml,baseline $(filter-out baseline,$(BASELINE_NAME))) -- studies
-	@cat experiments/$(BASELINE_NAME)/reports/studies/tables.txt
-
 # Separate experiments, which can be resumed like all others (docs/arena.md). With ALGORITHM=mine
 # RATE=1.0e-4 only the algorithm `mine` and PG are run. Their results are compared with those in
 # experiments/arena-results.csv.
@@ -100,55 +93,59 @@ arena-pooled: setup  ## test the arena's claims on both recorded runs; writes ex
 		--raw $(RAW) --earlier experiments/arena-results-earlier.csv \
 		--output experiments/arena-pooled.txt
 
-# Further arenas, which are run in blocks of one seed (docs/arena-real.md, docs/arena-minif2f.md). A
+# Experiments in blocks of one seed (docs/arena-real.md, docs/arena-minif2f.md, docs/baseline.md). A
 # seed is recorded as soon as it is finished, and its models are deleted. Recorded seeds are not run
 # again, even on another machine. If code has changed since, they are stale, and run again unless
-# ACCEPT=1.
-SUFFIX := $(patsubst --%,-%,$(ARENA))
-BLOCKS = experiments/$@.yaml $(if $(ARENA),experiments/$@$(SUFFIX).yaml)
+# ACCEPT=1. The quick form of an experiment is an overlay on it.
+SUFFIX := $(patsubst --%,-%,$(ARENA)$(BASELINE))
+BLOCKS = experiments/$@.yaml $(if $(SUFFIX),experiments/$@$(SUFFIX).yaml)
 BLOCKS_NAME = $@$(SUFFIX)
-ARCHIVES = experiments/$(if $(ARENA),$(BLOCKS_NAME)/)$(BLOCKS_NAME)
-BLOCKS_REPORT = experiments/$(BLOCKS_NAME)/reports/arena
+ARCHIVES = experiments/$(if $(SUFFIX),$(BLOCKS_NAME)/)$(BLOCKS_NAME)
 BLOCKS_TUNING = experiments/$(@:-tuning=).yaml experiments/$@.yaml
 # $(1): parameter files; $(2): beginning of the archives' paths; $(3): seeds; $(4): parameters that
-# select the seed $$seed.
+# select the seed $$seed; $(5): the report, arena or studies.
 define run_blocks
 	$(ACTIVATE) python -m reports.record --configfile params.yaml $(1) --archives $(2) --unpack
 	$(if $(ACCEPT),$(ACTIVATE) rapid accept --configfile params.yaml $(1))
 	$(ACTIVATE) set -e; for seed in $(3); do \
-		snakemake --cores $(CORES) --configfile params.yaml $(1) --config "arena={$(4)}" -- arena; \
+		snakemake --cores $(CORES) --configfile params.yaml $(1) --config "$(4)" -- $(5); \
 		python -m reports.record --configfile params.yaml $(1) --archives $(2) --pack $$seed --prune; \
 	done
 endef
-# $(1): the benchmark; $(2): its seeds.
-define run_arena_in_blocks
-	$(call run_blocks,$(BLOCKS),$(ARCHIVES),$(or $(SEEDS),$(if $(ARENA),1 2 3,$(2))),fields: {$(1): {seeds: [$$seed]}})
+# $(1): seeds; $(2): parameters that select the seed $$seed; $(3): the report; $(4): the report's
+# files to keep.
+define run_experiment_in_blocks
+	$(call run_blocks,$(BLOCKS),$(ARCHIVES),$(or $(SEEDS),$(1)),$(2),$(3))
 	$(ACTIVATE) set -e; files="--configfile params.yaml $(BLOCKS)"; \
 		if python -m reports.record $$files --archives $(ARCHIVES) --complete; then \
-			snakemake --cores $(CORES) $$files -- arena; \
-			cp $(BLOCKS_REPORT)/results.csv $(ARCHIVES)-results.csv; \
-			cp $(BLOCKS_REPORT)/tables.txt $(ARCHIVES)-tables.txt; \
+			snakemake --cores $(CORES) $$files -- $(3); \
+			for file in $(4); do \
+				cp experiments/$(BLOCKS_NAME)/reports/$(3)/$$file $(ARCHIVES)-$$file; \
+			done; \
 			cat $(ARCHIVES)-tables.txt; \
 		fi
 endef
 # $(1): seeds of the tuning.
 define tune_in_blocks
-	$(call run_blocks,$(BLOCKS_TUNING),experiments/$@,$(1),tuning: {seeds: [$$seed]})
+	$(call run_blocks,$(BLOCKS_TUNING),experiments/$@,$(1),arena={tuning: {seeds: [$$seed]}},arena)
 	$(ACTIVATE) python -m reports.tuning --configfile params.yaml $(BLOCKS_TUNING) \
 		--record experiments/$@.csv --write experiments/$(@:-tuning=).yaml
 endef
 
 arena-real: setup  ## the arena on SmolLM2-135M, seed by seed  (SEEDS="1 2"; ARENA=--quick: in minutes)
-	$(call run_arena_in_blocks,math,1 2 3 4 5 6 7 8)
+	$(call run_experiment_in_blocks,$(if $(ARENA),1 2 3,1 2 3 4 5 6 7 8),arena={fields: {math: {seeds: [$$seed]}}},arena,results.csv tables.txt)
 
 arena-real-tuning: setup  ## tune the learning rates of arena-real, on other problems
 	$(call tune_in_blocks,101 102)
 
 arena-minif2f: setup  ## the arena on made theorems with Lean, seed by seed  (SEEDS="1 2")
-	$(call run_arena_in_blocks,minif2f,$(shell seq 20))
+	$(call run_experiment_in_blocks,$(shell seq 20),arena={fields: {minif2f: {seeds: [$$seed]}}},arena,results.csv tables.txt)
 
 arena-minif2f-tuning: setup  ## tune the learning rates of arena-minif2f
 	$(call tune_in_blocks,101 102 103 104)
+
+baseline: setup  ## why RAPID is better without its baseline  (SEEDS="1 2"; BASELINE=--quick: in minutes)
+	$(call run_experiment_in_blocks,$(if $(BASELINE),1,$(shell seq 20)),studies={seeds: [$$seed]},studies,tables.txt)
 
 arena-tuning: setup  ## tune the arena's learning rates, on other problems
 	$(ACTIVATE) snakemake --cores $(CORES) --configfile params.yaml $(TUNING) -- arena

@@ -287,19 +287,23 @@ def accept_code_changes(
     Such a job is stale because its own code has changed, or the code of a job whose files it read.
     If a job's own code has changed, its manifest gets the present digests of the code, and a note
     with the old ones. Models that were deleted to save space may be missing. The manifests of
-    reports are deleted, so that the reports are made again and list the accepted jobs.
+    stale reports are deleted, and those of all reports if a job was accepted, so that Snakemake
+    makes the reports again and they list the accepted jobs.
 
     Returns:
         The accepted jobs, and the findings after accepting them.
     """
     stale = examine_jobs(jobs, hash_all=False).stale
     findings = examine_jobs(jobs, progress=progress, ignore_code=True, need_all=False)
-    reports = [job for job in findings.current if job.stage == "report"]
-    accepted = [job for job in findings.current if job in stale and job not in reports]
+    accepted = [job for job in findings.current if job in stale and job.stage != "report"]
+    old_reports = [job for job in findings.stale if job.stage == "report"]
     if accepted:
-        findings.current = [job for job in findings.current if job not in reports]
-        for job in reports:
-            remove_path(job.manifest)
+        old_reports += [job for job in findings.current if job.stage == "report"]
+        findings.current = [job for job in findings.current if job.stage != "report"]
+    for job in old_reports:
+        findings.stale.pop(job, None)
+        findings.missing.append(job)
+        remove_path(job.manifest)
     for job in accepted:
         manifest = _read_manifest(job)
         if files := list_changed_code(job, manifest):

@@ -1,9 +1,10 @@
-"""`python -m reports.record`: pack the finished runs of an arena into small archives, for Git.
+"""`python -m reports.record`: pack the finished runs of an experiment into small archives, for Git.
 
-A block of an arena has the runs of all algorithms with one seed. NAME-seedN.tar.xz has the files of
-their jobs. NAME-start.tar.xz has the files of the jobs on which all blocks depend. Both are without
-models. The same files always make the same bytes. To continue an arena on another machine, unpack
-its archives there (`--unpack`): a job whose small files exist is not repeated.
+The runs are those of the arena or, in an experiment without an arena, those of the studies. A block
+has the runs of all algorithms with one seed. NAME-seedN.tar.xz has the files of their jobs.
+NAME-start.tar.xz has the files of the jobs on which all blocks depend. Both are without models. The
+same files always make the same bytes. To continue an experiment on another machine, unpack its
+archives there (`--unpack`): a job whose small files exist is not repeated.
 
 NAME-models.tar has the models from which runs start: the base model, and the model of the run that
 `training.start` names. It is too large for Git; `dvc add` and `dvc push` store it.
@@ -17,12 +18,12 @@ from pathlib import Path
 
 from rapid.arguments import Parser
 from rapid.artifacts.files import BadInput
-from rapid.artifacts.layout import ARENA, parse_folder
+from rapid.artifacts.layout import ARENA, STUDIES, parse_folder
 from rapid.artifacts.manifests import Manifest, remove_path
 from rapid.artifacts.runs import SNAPSHOTS
 from rapid.config.jobs import Plan, build_plan
 from rapid.config.params import Params, load_files
-from rapid.config.specs import list_arena_runs
+from rapid.config.specs import list_arena_runs, list_study_runs
 from rapid.freshness import Job
 from rapid.text import join_words
 
@@ -33,7 +34,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the command, and return its exit status."""
     parser = Parser(prog="python -m reports.record", description=__doc__.partition("\n")[0])
     add = parser.add_argument
-    add("--configfile", nargs="+", required=True, metavar="FILE", help="parameters of the arena")
+    add("--configfile", nargs="+", required=True, metavar="FILE", help="parameters of the experiment")
     add("--archives", required=True, metavar="PATH/NAME", help="beginning of the archives' paths")
     add(
         "--pack",
@@ -71,7 +72,7 @@ def pack_block(plan: Plan, seed: int, path_prefix: str, prune: bool = False) -> 
     Raises:
         BadInput: a job is not finished, or no run has this seed.
     """
-    *jobs, _ = plan.list_with_inputs(ARENA)  # the last job makes the report
+    *jobs, _ = plan.list_with_inputs(ARENA if plan.params.arena else STUDIES)  # without the report
     inputs_of_training = {source for job in jobs if job.rule == "train" for source in job.inputs}
     block, starts = [], []
     for job in jobs:
@@ -95,14 +96,14 @@ def pack_block(plan: Plan, seed: int, path_prefix: str, prune: bool = False) -> 
 
 
 def list_missing_seeds(params: Params, path_prefix: str) -> list[int]:
-    """Return the seeds of the arena whose block has no archive yet."""
-    runs = [run for run in list_arena_runs(params) if run.algorithm != params.training.start]
-    seeds = sorted({run.seed for run in runs})
+    """Return the seeds of the experiment whose block has no archive yet."""
+    runs = list_arena_runs(params) if params.arena else list_study_runs(params)
+    seeds = sorted({run.seed for run in runs if run.algorithm != params.training.start})
     return [seed for seed in seeds if not Path(f"{path_prefix}-seed{seed}.tar.xz").exists()]
 
 
 def unpack_archives(path_prefix: str, root: Path = Path()) -> None:
-    """Extract all archives of an arena; files that exist are kept."""
+    """Extract all archives of an experiment; files that exist are kept."""
     pattern = re.compile(rf"{re.escape(path_prefix)}-((start|seed\d+)\.tar\.xz|models\.tar)")
     for path in sorted(Path(path_prefix).parent.glob("*.tar*")):
         if not pattern.fullmatch(str(path)):

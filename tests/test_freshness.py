@@ -266,6 +266,16 @@ class TestCode:
         write_job(report, "c/d/out")
         assert accept_code_changes([*jobs, report])[0] == [] and Path(report.manifest).exists()
 
+    def test_a_report_of_other_parameters_is_made_again(self, plan_jobs):
+        jobs = plan_jobs()
+        report = replace(jobs[-1], rule="report", folder="reports", inputs=(jobs[-1],))
+        write_job(report, "c/d/out")
+        spec = report.spec.model_copy(update={"vocabulary": 301})
+        accepted, findings = accept_code_changes([*jobs, replace(report, spec=spec)])
+        assert not accepted and not findings.stale
+        assert list_folders(findings.missing) == ["reports"]
+        assert not Path(report.manifest).exists()
+
     def test_a_current_job_is_not_accepted(self, plan_jobs):
         before = Path("a/manifest.json").read_bytes()
         accepted, findings = accept_code_changes(plan_jobs())

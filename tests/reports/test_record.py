@@ -1,4 +1,4 @@
-"""Packing the blocks of an arena, and continuing from the archives elsewhere."""
+"""Packing the blocks of an experiment, and continuing from the archives elsewhere."""
 
 import shutil
 import tarfile
@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from rapid.artifacts.files import write_text
-from rapid.artifacts.layout import ARENA
+from rapid.artifacts.layout import ARENA, STUDIES
 from rapid.artifacts.manifests import hash_files, write_manifest
 from rapid.config.jobs import build_plan
 from rapid.config.params import load_files
@@ -47,9 +47,9 @@ def plan(values, tmp_path, monkeypatch):
     return build_plan(load_files("params.yaml", "real.yaml"))
 
 
-def run_jobs(plan, unfinished: str = "none") -> None:
-    """Write the files of all jobs of the arena, except of those whose folder has a text."""
-    for job in plan.list_with_inputs(ARENA)[:-1]:
+def run_jobs(plan, unfinished: str = "none", report: str = ARENA) -> None:
+    """Write the files of all jobs that a report needs, except of those whose folder has a text."""
+    for job in plan.list_with_inputs(report)[:-1]:
         if unfinished in job.folder:
             continue
         files = [Path(job.folder, name) for name in OUTPUTS[job.rule]]
@@ -144,3 +144,18 @@ def test_unfinished_block_is_not_packed(plan, capsys, unfinished, seed, message)
     assert run_command("--pack", seed) == 1
     assert message in capsys.readouterr().err
     assert not list(Path("experiments").glob("*.tar*"))
+
+
+def test_studies_are_packed_in_an_experiment_without_an_arena(plan, capsys):
+    overlay = yaml.safe_load(Path("real.yaml").read_text()) | {"arena": None, "training": {}}
+    compared = {"clip": {"benchmark": "math", "algorithms": ["rapid-H4", "rapid-H4,clip=both"]}}
+    overlay["studies"] = {"seeds": [1, 2], "compared": compared}
+    Path("real.yaml").write_text(yaml.safe_dump(overlay))
+    run_jobs(build_plan(load_files("params.yaml", "real.yaml")), report=STUDIES)
+    assert run_command("--pack", "2", "--complete") == 1
+    assert capsys.readouterr().err.endswith("these seeds: 1\n")
+    names = list_names("seed2.tar.xz")
+    assert all("/seed2/" in name for name in names)
+    variants = {name.split("/")[-3] for name in names if "/runs/" in name}
+    assert variants == {"rapid-H4", "rapid-H4,clip=both"}
+    assert run_command("--pack", "1", "--complete") == 0
