@@ -243,7 +243,10 @@ class PreallocatedLayer(DynamicLayer):
 
 
 def _grow_buffer(old: Tensor, tokens: int) -> Tensor:
-    """Copy keys or values into a buffer for a quarter or SPARE_TOKENS more than `tokens` tokens."""
+    """Copy keys or values into a buffer with room for `tokens` tokens and more.
+
+    It has room for a quarter more, but at least for SPARE_TOKENS more.
+    """
     rows, heads, old_tokens, size = old.shape
     buffer = old.new_empty(rows, heads, tokens + max(SPARE_TOKENS, tokens // 4), size)
     buffer[:, :, :old_tokens] = old
