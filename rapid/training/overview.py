@@ -254,7 +254,7 @@ def describe_passes(trainer: Any) -> str:
     args, has_processes = trainer.args, trainer.accelerator.num_processes > 1
     if args.token_budget == AUTO:
         return "as many completions in each, forward and backward, as fit in memory"
-    if args.token_budget is not None:
+    if args.token_budget is not None and args.pack:
         return f"up to {args.token_budget:,} tokens in each, forward and backward"
     # With several processes, or if a model needs prompts of one length, there can be more passes.
     is_limit = not has_processes and not depends_on_padding(trainer.model)

@@ -139,6 +139,7 @@ def test_savings_and_lengths_only_lower_the_number_of_passes(
     ("settings", "text"),
     [
         ({"token_budget": 100}, "up to 100 tokens in each, forward and backward"),
+        ({"token_budget": 100, "pack": False}, "at most 2 in a step, forward and backward, with"),
         ({"micro_batch_size": "auto"}, "as many completions in each, forward and backward, as fit"),
         ({}, "at most 2 in a step, forward and backward, with micro_batch_size=8"),
     ],
@@ -237,12 +238,9 @@ def test_memory_of_a_gpu_is_shown_with_vllms_share(monkeypatch, uses_vllm, uses_
 def test_numbers_of_each_process_are_marked_if_there_are_several():
     accelerator = SimpleNamespace(num_processes=2, device=torch.device("cpu"))
     assert re.fullmatch(r"cpu, 2 processes, \d+ threads? each", describe_devices(accelerator))
+    args = SimpleNamespace(H=2, n_step=16, sampling_batch_size=8, dynamic_sampling_rounds=1)
     trainer = SimpleNamespace(
-        accelerator=accelerator,
-        args=SimpleNamespace(H=2, n_step=16, sampling_batch_size=8, dynamic_sampling_rounds=1),
-        num_generations=4,
-        rollout_func=None,
-        use_vllm=False,
+        accelerator=accelerator, args=args, num_generations=4, rollout_func=None, use_vllm=False
     )
     text = describe_inference_batch(trainer)
     assert text.endswith("sampled 8 at a time in each process by transformers")
