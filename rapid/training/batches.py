@@ -20,7 +20,7 @@ VLLM_RATIO_COLUMN = "importance_sampling_ratio"
 
 
 class RecentRows(torch.utils.data.Dataset):
-    """A dataset that caches its last `count` rows.
+    """A dataset that caches the `count` rows that it loaded last.
 
     transformers' Trainer reads the rows of an inference batch again in each step on this batch.
     """

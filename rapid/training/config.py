@@ -142,10 +142,10 @@ class RapidConfig(GRPOConfig):
         None,
         "Time limit in seconds for a call of a reward function, which grades one completion with "
         "grading_workers, and otherwise the whole batch. If a call takes longer, its completions "
-        "are not graded, their groups are skipped, and training goes on. Their share is "
-        "logged as rewards/NAME/timed_out. Three consecutive timeouts (with grading_workers, "
-        "three times num_generations) end the run with an error that names the function. The "
-        "call itself is not killed: see docs/rewards.md. None means no limit.",
+        "are not graded, their groups are skipped, and training goes on. The share of these "
+        "completions is logged as rewards/NAME/timed_out. Three consecutive timeouts (with "
+        "grading_workers, three times num_generations) end the run with an error that names the "
+        "function. The call itself is not killed: see docs/rewards.md. None means no limit.",
     )
     skip_zero_groups: bool = define_field(
         True,
@@ -164,7 +164,7 @@ class RapidConfig(GRPOConfig):
         "completion may have more. None is micro_batch_size times the tokens of the "
         "longest prompt and the longest completion in the inference batch. "
         '"auto" is as many as memory allows: micro-batches of the longest possible '
-        "completions are tried before the first step.",
+        "completions are tried before the first step. With pack=False a number has no effect.",
     )
     reuse_logp: bool = define_field(
         True,
@@ -182,14 +182,14 @@ class RapidConfig(GRPOConfig):
     use_rollout_logps: bool = define_field(
         False,
         "Use the `logprobs` that rollout_func returns as log mu in all steps. Set it for "
-        "completions that were sampled earlier, or by another policy; they have to be log-probs "
-        "at the temperature of sampling. False computes log mu from the policy, as if it had "
-        "just sampled the completions.",
+        "completions that were sampled earlier, or by another policy; the values have to be "
+        "log-probs at the temperature of sampling. False computes log mu from the policy, as if it "
+        "had just sampled the completions.",
     )
     max_sampler_mismatch: float | None = define_field(
         None,
-        "Largest mean difference, in nats per token, between log pi as the sampler and as the "
-        "policy's forward pass compute it. If it is exceeded, training stops with an error after "
+        "Largest mean difference, in nats per token, between the sampler's log pi and that of the "
+        "policy's forward pass. If it is exceeded, training stops with an error after "
         "its first inference batch. None is the difference that rounding may cause, with a margin: "
         "0.01 in float32, else 0.2, divided by the temperature if that is below 1.",
     )

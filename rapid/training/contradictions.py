@@ -208,8 +208,8 @@ def _find_settings_of_other_objectives(config) -> Iterator[str]:
             for objective, algorithm in get_objectives().items()
             if name in algorithm.parameters_by_config_field
         ]
-        # Only "trl" reads the `TRL_LOSS_ONLY_FIELDS`. They are no error if the value is the one
-        # that RAPID always trains with (`SAME_AS_RAPID`), and so does not choose "trl".
+        # Only "trl" reads the `TRL_LOSS_ONLY_FIELDS`. Values with which RAPID trains anyway are no
+        # error: `explicit_trl_settings` leaves them out.
         if (other_objectives and name in TRL_LOSS_FIELDS) or name in explicit_trl_only:
             other_objectives.append(TRL.name)
         if other_objectives:

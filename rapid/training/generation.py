@@ -228,7 +228,7 @@ class PreallocatedLayer(DynamicLayer):
         self.keys, self.values = self._buffers
 
     def update(self, key_states, value_states, *args, **kwargs) -> tuple[Tensor, Tensor]:
-        """Append the keys and values of new tokens; return all, (N, heads, T, head size) each."""
+        """Append keys and values of new tokens; return all, (rows, heads, tokens, size) each."""
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
         start, end = self.keys.size(2), self.keys.size(2) + key_states.size(2)
@@ -243,7 +243,10 @@ class PreallocatedLayer(DynamicLayer):
 
 
 def _grow_buffer(old: Tensor, tokens: int) -> Tensor:
-    """Copy keys or values into a buffer with room for `tokens` tokens and a quarter more."""
+    """Copy keys or values into a buffer with room for `tokens` tokens and more.
+
+    It has room for a quarter more, but at least for SPARE_TOKENS more.
+    """
     rows, heads, old_tokens, size = old.shape
     buffer = old.new_empty(rows, heads, tokens + max(SPARE_TOKENS, tokens // 4), size)
     buffer[:, :, :old_tokens] = old

@@ -1,6 +1,7 @@
 """Computes the gradient of a mini-batch in micro-batches that fit in memory.
 
-See `rapid.training` for terms.
+See `rapid.training` for terms, and `micro_batches` for the columns of a micro-batch. Shapes: N rows
+of T tokens in a chunk or mini-batch; n rows of t tokens in a forward pass.
 """
 
 import logging
@@ -36,11 +37,11 @@ logger = logging.getLogger(__name__)
 class GradientTrainer(SamplingTrainer):
     """A trainer that computes the gradient of a mini-batch in micro-batches.
 
-    `MicroBatchTrainer` runs each micro-batch, and halves their size when memory runs out.
+    `MicroBatchTrainer`, a base class, runs each of them, and makes them smaller if memory runs out.
 
     Attributes:
         micro_batch_limit: the limit that trial passes found with token_budget="auto", else None.
-        prompt_sharing: whether training computes a prompt once for its group.
+        prompt_sharing: decides whether training computes a prompt once for its group.
     """
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
@@ -57,7 +58,7 @@ class GradientTrainer(SamplingTrainer):
 
     @property
     def completions_per_micro_batch(self) -> int:
-        """Completions of full length per micro-batch; 0 with "auto" before the limit is found."""
+        """`micro_batch_size`, or with "auto" the number that trial passes found, 0 before them."""
         if self.args.token_budget == AUTO:
             return self.micro_batch_limit.completions if self.micro_batch_limit else 0
         return int(self.args.micro_batch_size or 1)
@@ -134,8 +135,8 @@ class GradientTrainer(SamplingTrainer):
         only, which it writes into this shared tensor. For the other rows the tensor has
 
         - log pi from an extra forward pass, if a row's gradient depends on the importance weights
-          of other rows (`Algorithm.depends_on_group_weights`), or if the rows of the chunk are
-          divided among processes;
+          of other rows (`Algorithm.depends_on_group_weights`; not on-policy, where they are 1), or
+          if the rows of the chunk are divided among processes;
         - otherwise log mu, or 0 if the chunk has no log mu, because the gradient does not depend on
           the values.
         """
@@ -164,7 +165,7 @@ class GradientTrainer(SamplingTrainer):
         group_size = self._rows_per_prompt(limit, width)
         is_run = mini_batch["graded"][::group_size]  # (K,), for each group
         if args.uses_trl_loss:
-            is_run = is_run | True  # GRPOTrainer's loss skips ungraded completions, no groups
+            is_run = is_run | True  # this loss leaves out ungraded completions itself
         elif args.skip_zero_groups and not args.algorithm.scales_steps:  # else all graded groups
             is_run = is_run & args.algorithm.find_groups_with_gradient(
                 mini_batch["rewards"], group_size, args.settings, on_policy=self._is_on_policy(step)
@@ -242,7 +243,7 @@ class GradientTrainer(SamplingTrainer):
         count = self._find_largest_micro_batch(attempt, at_most, advice)
         width = len(prompt) + length
         self.micro_batch_limit = MicroBatchLimit(count, count * width if self.args.pack else None)
-        logger.info("micro-batch: up to %d completions of %d tokens with prompts fit", count, width)
+        logger.info("micro-batch: %d completions of %d tokens (with the prompt) fit", count, width)
 
     # Log-probabilities ----------------------------------------------------------------------------
 
@@ -264,7 +265,7 @@ class GradientTrainer(SamplingTrainer):
         for step, mini_batch in enumerate(mini_batches):
             # If a group has no gradient in the last step on its mini-batch, it has none in earlier
             # steps on it either.
-            last_step = step + self.args.H * (self.args.reuse - 1)  # 0 if this is the first step
+            last_step = step + self.args.H * (self.args.reuse - 1)  # 0: only the first step uses it
             functions = {"reference_logp": self._compute_reference_logp} if self.beta else {}
             if needs_log_mu and (last_step or not uses_log_pi):
                 functions["behavior_logp"] = self._compute_behavior_logp
@@ -324,7 +325,7 @@ class GradientTrainer(SamplingTrainer):
         if "local_rows" not in micro_batch:  # the micro-batch is the whole chunk
             return logp
         if "is_last" not in micro_batch:  # each process has one micro-batch of the chunk
-            return gather_logps(logp, self.accelerator)[:count]
+            return gather_logps(logp, self.accelerator)[:count]  # without copies of the last row
         logp, rows = pad(logp, (0, width - logp.size(1))), micro_batch["local_rows"]
         micro_batch["chunk_logp"][rows] = logp.detach()
         # The values are log pi, and the gradient is multiplied by `local_weight`.
@@ -350,8 +351,8 @@ class GradientTrainer(SamplingTrainer):
     def _choose_prompt_sharing(self, mini_batches: list[Batch]) -> None:
         """Time once whether training is faster with shared prompts, if `PromptSharing` has to know.
 
-        The largest micro-batch of an inference batch is timed. If none has a gradient and several
-        completions of a prompt, the next inference batch is waited for.
+        The largest micro-batch that has a gradient and several completions of a prompt is timed. If
+        an inference batch has none, the next one is waited for.
         """
         if not (self.prompt_sharing.needs_timing and self._shares_prompts):
             return
@@ -377,11 +378,10 @@ class GradientTrainer(SamplingTrainer):
 
     @property
     def _shares_prompts(self) -> bool:
-        """Return whether a prompt is computed once per group.
+        """Return whether a prompt is computed once per group, if `can_share_prompts` is True.
 
-        With cast_lm_head_to_fp32 it is not, because only TRL's forward method for whole sequences
-        applies this cast. An environment or a `rollout_func` may change the prompt of each
-        completion.
+        It is not with cast_lm_head_to_fp32, which TRL applies to whole sequences only, nor with an
+        environment or a `rollout_func`, which may change the prompt of each completion.
         """
         is_prompt_shared = self.rollout_func is None and self.environment_factories is None
         may_share = is_prompt_shared and not self.args.cast_lm_head_to_fp32

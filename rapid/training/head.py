@@ -98,6 +98,7 @@ def score_on_cpu(
         tile: words per tile of TRL's function.
         outputs: names of what is returned besides log pi: "entropy", "is_top1".
     """
+    # TRL's function computes in float32, and is not used for weights in float64.
     if len(hidden) * len(weight) <= MAX_TILED_LOGITS and hidden.dtype != torch.float64:
         args = (hidden, weight, bias, targets, temperature, tile, cap, scale, outputs)
         return TRL_SCORES.apply(*args)
@@ -149,8 +150,8 @@ class TokenChunks(torch.autograd.Function):
         is_top1 = torch.empty_like(targets, dtype=torch.bool) if "is_top1" in outputs else None
         with torch.autocast(device, enabled=False):
             for chunk_rows, products in _compute_chunks(hidden, weight, bias, dtype):
-                for rows, logits in _split_chunk(chunk_rows, products):
-                    values = transform.values(logits.to(logp_dtype))
+                for rows, part_products in _split_chunk(chunk_rows, products):
+                    values = transform.values(part_products.to(logp_dtype))
                     log_normalizer[rows] = values.logsumexp(-1)
                     target_values = values.gather(1, targets[rows, None])[:, 0]
                     logp[rows] = target_values - log_normalizer[rows]
@@ -170,7 +171,7 @@ class TokenChunks(torch.autograd.Function):
     def backward(ctx, d_logp, d_entropy, _):
         """Return the gradients of hidden states, weights and bias. With p = softmax(z):
 
-        d log pi / dz = 1 at the target - p,    d entropy / dz = -p (log p + entropy)
+        d log pi / dz = onehot(target) - p,    d entropy / dz = -p (log p + entropy)
         """
         hidden, weight, bias, targets, log_normalizer, entropy = ctx.saved_tensors
         sum_dtype = log_normalizer.dtype
@@ -179,8 +180,8 @@ class TokenChunks(torch.autograd.Function):
         d_bias = torch.zeros_like(bias, dtype=sum_dtype) if ctx.needs_input_grad[2] else None
         vocabulary_weights = weight.to(ctx.dtype)
         for chunk_rows, products in _compute_chunks(hidden, vocabulary_weights, bias, ctx.dtype):
-            for rows, logits in _split_chunk(chunk_rows, products):
-                values = ctx.transform.values(logits.to(sum_dtype))
+            for rows, part_products in _split_chunk(chunk_rows, products):
+                values = ctx.transform.values(part_products.to(sum_dtype))
                 slopes = ctx.transform.slopes(values)
                 log_p = values.sub_(log_normalizer[rows, None])
                 p = log_p.exp()
@@ -190,8 +191,8 @@ class TokenChunks(torch.autograd.Function):
                     d_values.sub_(log_p.mul_(d_entropy[rows, None]))
                 if d_logp is not None:
                     d_values.scatter_add_(1, targets[rows, None], d_logp[rows, None])
-                # `logits` is a view of `products`, which now becomes the gradient of the products.
-                logits.copy_(d_values.mul_(slopes))
+                # A part is a view of `products`, which thus becomes the gradient of the products.
+                part_products.copy_(d_values.mul_(slopes))
             if d_hidden is not None:
                 d_hidden[chunk_rows] = products @ vocabulary_weights
             if d_weight is not None:

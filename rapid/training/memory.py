@@ -1,8 +1,8 @@
 """Measures free memory of a device, and finds the largest micro-batch that fits.
 
 A micro-batch is the completions of one forward and backward pass. Its memory is measured in trial
-passes before training. Trainers also halve micro-batches when memory runs out later, because other
-processes have started or a limit was lowered.
+passes before training. Trainers also halve micro-batches when memory runs out later, for example
+because other processes have started.
 """
 
 import gc
@@ -58,7 +58,10 @@ def get_available_memory(device: torch.device) -> float:
 
 
 def _get_available_in_cgroup() -> float:
-    """Return the free bytes of this process's cgroup (v2), or of a parent that has less."""
+    """Return the free bytes of this process's cgroup (v2), or of a parent that has less.
+
+    The result is infinity if none of them has a limit.
+    """
     available = math.inf
     with suppress(OSError):
         name = Path("/proc/self/cgroup").read_text().strip().rpartition("::/")[2]
@@ -157,8 +160,9 @@ def find_largest_batch(
             if whole_bytes == math.inf
             else f"{whole_bytes / 1e9:.2f} GB"
         )
+        left = max(0.0, available) / 1e9  # below 0 if not even the reserved memory is there
         raise MemoryError(
-            f"one completion of full length needs {needed}; {available / 1e9:.2f} GB are left"
+            f"one completion of full length needs {needed}; {left:.2f} GB are left"
         )
     per_completion = max(2 * (whole_bytes - half_bytes), 1.0)
     count = max(1, min(at_most, 1 + int((available - whole_bytes) / per_completion)))

@@ -262,7 +262,7 @@ def shard_chunk(
 
 
 def take_shard(chunk: Batch, shard_size: int, process: int, processes: int) -> Batch:
-    """Return a process's micro-batch of a sharded chunk: see `shard_chunk`."""
+    """Return a chunk as one micro-batch, of which a process runs its shard: see `shard_chunk`."""
     last, first = len(chunk["completion_ids"]) - 1, process * shard_size
     device = chunk["completion_ids"].device
     return chunk | {

@@ -225,7 +225,10 @@ def describe_inference_batch(trainer: Any) -> str:
         sampler = "the rollout_func"
     elif trainer.use_vllm:
         sampler = f"vLLM ({args.vllm_mode})"
-    batches = f"{args.sampling_batch_size:,} at a time" if args.sampling_batch_size else "at once"
+    batches = "at once"
+    if args.sampling_batch_size:
+        scope = " in each process" if trainer.accelerator.num_processes > 1 else ""
+        batches = f"{args.sampling_batch_size:,} at a time{scope}"
     text = (
         f"{size:,} completions of {size // trainer.num_generations:,} prompts "
         f"(num_generations={trainer.num_generations}), sampled {batches} by {sampler}"
@@ -251,7 +254,7 @@ def describe_passes(trainer: Any) -> str:
     args, has_processes = trainer.args, trainer.accelerator.num_processes > 1
     if args.token_budget == AUTO:
         return "as many completions in each, forward and backward, as fit in memory"
-    if args.token_budget is not None:
+    if args.token_budget is not None and args.pack:
         return f"up to {args.token_budget:,} tokens in each, forward and backward"
     # With several processes, or if a model needs prompts of one length, there can be more passes.
     is_limit = not has_processes and not depends_on_padding(trainer.model)
@@ -266,7 +269,7 @@ def describe_run_length(trainer: Any, steps: int, steps_per_epoch: int | None) -
     batches = math.ceil(steps / trainer.args.steps_per_batch)
     prompts = batches * size // trainer.num_generations
     at_least = "at least " if trainer.args.dynamic_sampling_rounds > 1 else ""
-    epochs = "a stream" if steps_per_epoch is None else f"epochs: {steps / steps_per_epoch:.3g}"
+    epochs = "streamed" if steps_per_epoch is None else f"epochs: {steps / steps_per_epoch:.3g}"
     return (
         f"{count_noun(steps, 'step')}, {count_noun(batches, 'batch')}, "
         f"{at_least}{batches * size:,} completions of {count_noun(prompts, 'prompt')} ({epochs})"
@@ -289,7 +292,8 @@ def describe_devices(accelerator: Any) -> str:
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
     text = f"{name}, {count_noun(count, 'process')}"
     if device.type == "cpu":
-        text += f", {count_noun(torch.get_num_threads(), 'thread')}"
+        scope = " each" if count > 1 else ""
+        text += f", {count_noun(torch.get_num_threads(), 'thread')}{scope}"
     return text
 
 

@@ -50,7 +50,8 @@ def measure_rates(device: torch.device | str = "cpu") -> Rates:
     generators do not change.
     """
     with torch.random.fork_rng(devices=[]):
-        layer = torch.nn.Linear(HIDDEN, HIDDEN).to(device)  # on the CPU, whose generator is forked
+        # The weights are drawn on the CPU, whose generator is forked.
+        layer = torch.nn.Linear(HIDDEN, HIDDEN).to(device)
         values = torch.ones(TOKENS, HIDDEN, device=device, requires_grad=True)
     seconds: dict[str, list[float]] = {"float32": [], "bfloat16": []}
     for _ in range(REPEATS):

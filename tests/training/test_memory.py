@@ -106,6 +106,14 @@ def test_error_if_no_completion_fits(monkeypatch, limit, message):
         find_largest_batch(simulated_memory.attempt, 64, CPU)
 
 
+def test_error_shows_no_negative_memory(monkeypatch):
+    simulated_memory = SimulatedMemory(
+        monkeypatch, available=1000, base=100, bytes_per_completion=100
+    )
+    with pytest.raises(MemoryError, match=r"; 0\.00 GB are left$"):
+        find_largest_batch(simulated_memory.attempt, 64, CPU, reserved=2000)
+
+
 def test_other_errors_of_attempts_are_raised(monkeypatch, tmp_path):
     def attempt(count, share):
         raise RuntimeError("shapes do not match")

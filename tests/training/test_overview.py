@@ -18,6 +18,8 @@ from rapid.training.overview import (
     Overview,
     SteadyProgress,
     count_held_bytes,
+    describe_devices,
+    describe_inference_batch,
     describe_objective,
     describe_setting,
     estimate_seconds_left,
@@ -111,15 +113,15 @@ def test_numbers_are_those_of_the_run(train, toy_model, messages, name):
     assert block.startswith(f"RapidTrainer: optimizer steps 1 to {len(steps)}\n")
     assert find_number("N steps?, ", block) == len(steps) == trainer.state.global_step
     assert find_number("N batch(?:es)?, ", block) == len(trainer.sampled)
-    assert find_number("N completions of [0-9,]+ prompts \\((?:epochs|a stream)", block) == sum(
+    assert find_number("N completions of [0-9,]+ prompts \\((?:epochs|streamed)", block) == sum(
         map(len, trainer.sampled)
     )
-    assert find_number("completions of N prompts \\((?:epochs|a stream)", block) == sum(prompts)
+    assert find_number("completions of N prompts \\((?:epochs|streamed)", block) == sum(prompts)
     assert find_number("N completions of .* at once", block) == len(trainer.sampled[0])
     assert find_number("of N prompts .* at once", block) == prompts[0]
     assert {find_number("at most N in a step", block)} == {*steps}
     assert find_number("at most N tokens in a step besides the prompts", block) == 16 * 8
-    epochs = "a stream" if name == "stream" else f"epochs: {trainer.state.epoch:.3g}"
+    epochs = "streamed" if name == "stream" else f"epochs: {trainer.state.epoch:.3g}"
     assert f"({epochs})" in block
 
 
@@ -137,6 +139,7 @@ def test_savings_and_lengths_only_lower_the_number_of_passes(
     ("settings", "text"),
     [
         ({"token_budget": 100}, "up to 100 tokens in each, forward and backward"),
+        ({"token_budget": 100, "pack": False}, "at most 2 in a step, forward and backward, with"),
         ({"micro_batch_size": "auto"}, "as many completions in each, forward and backward, as fit"),
         ({}, "at most 2 in a step, forward and backward, with micro_batch_size=8"),
     ],
@@ -230,6 +233,17 @@ def test_memory_of_a_gpu_is_shown_with_vllms_share(monkeypatch, uses_vllm, uses_
         args=SimpleNamespace(vllm_mode="colocate", vllm_gpu_memory_utilization=0.3),
     )
     assert overview.describe_memory(trainer) == text
+
+
+def test_numbers_of_each_process_are_marked_if_there_are_several():
+    accelerator = SimpleNamespace(num_processes=2, device=torch.device("cpu"))
+    assert re.fullmatch(r"cpu, 2 processes, \d+ threads? each", describe_devices(accelerator))
+    args = SimpleNamespace(H=2, n_step=16, sampling_batch_size=8, dynamic_sampling_rounds=1)
+    trainer = SimpleNamespace(
+        accelerator=accelerator, args=args, num_generations=4, rollout_func=None, use_vllm=False
+    )
+    text = describe_inference_batch(trainer)
+    assert text.endswith("sampled 8 at a time in each process by transformers")
 
 
 # Where values come from ---------------------------------------------------------------------------
