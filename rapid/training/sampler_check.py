@@ -97,9 +97,13 @@ class SamplerCheck:
         mask = batches.loss_mask(batch)[index]
         trainer.model.eval()
         with torch.no_grad(), trainer.accelerator.autocast():
-            # The simplest computation: groups of 1, each prompt computed with its completion.
+            # The simplest computation: each prompt is computed with its completion.
             scored, _ = compute_completion_logps(
-                trainer.model, micro_batch, 1, trainer.temperature, False
+                trainer.model,
+                micro_batch,
+                group_size=1,
+                temperature=trainer.temperature,
+                share_prefill=False,
             )
         trainer.model.train()
         sums = compare_logps(sampled[index], scored, mask)
