@@ -81,7 +81,7 @@ class MicroBatchTrainer(Trainer):
             self.halvings += 1
             if self.halvings == 1:
                 logger.warning(
-                    "step %d: memory ran out in a micro-batch of %d. Micro-batches are "
+                    "step %d: memory ran out in a micro-batch of %d completions. Micro-batches are "
                     "halved until they fit, which does not change the gradient. Set a "
                     "smaller micro_batch_size (micro_batch in params.yaml), or %r to "
                     "find the size before the first step. This warning is given once.",

@@ -287,8 +287,9 @@ def test_resume_that_would_change_run_is_refused(toy_model, tmp_path):
         with pytest.raises(error, match=match):
             build_trainer(toy_model, tmp_path, **settings).train(str(checkpoint))
 
-    check_refused(r"H was 2, n_step was 4\. Change this, or start a new", H=1, n_step=8)
-    check_refused(r"bf16 was False\. Change this, or start a new", bf16=True)
+    sizes = r"H was 2 and is now 1, n_step was 4 and is now 8\. Restore these settings, or start a new"
+    check_refused(sizes, H=1, n_step=8)
+    check_refused(r"bf16 was False and is now True\. Restore these settings", bf16=True)
     moving_reference = {"objective": "grpo", "beta": 0.1, "sync_ref_model": True}
     check_refused("which sync_ref_model changes", **moving_reference)
     (checkpoint / "training_loop_0.pth").unlink()
@@ -299,7 +300,7 @@ def test_resume_that_would_change_run_is_refused(toy_model, tmp_path):
     (checkpoint / "training_loop_0.pth").unlink()
     (checkpoint / "inference_batch_0.pth").touch()  # written by an earlier version
     check_refused(
-        "no training_loop_0.pth: it was saved with save_only_model, .* or by an earlier version. Change"
+        "no training_loop_0.pth: it was saved with save_only_model, .* or by an earlier version. Start"
     )
 
 
