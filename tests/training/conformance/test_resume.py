@@ -243,8 +243,8 @@ def test_resume_uses_newest_undamaged_checkpoint(toy_model, tmp_path, capsys):
     resumed = build_trainer(toy_model, tmp_path, **settings)
     resumed.train(resume_from_checkpoint=True)
     printed = capsys.readouterr().err
-    assert "checkpoint-9 is damaged, and skipped: digests.json is missing" in printed
-    assert "checkpoint-8 is damaged, and skipped: optimizer.pt\n" in printed
+    assert "checkpoint-9 is skipped, because it is damaged: digests.json is missing" in printed
+    assert "checkpoint-8 is skipped, because it is damaged: optimizer.pt\n" in printed
     assert torch.equal(get_weights(resumed), get_weights(uninterrupted))
 
 
