@@ -141,9 +141,9 @@ def compute_mismatch_bound(trainer) -> float:
     """
     if trainer.args.max_sampler_mismatch is not None:
         return trainer.args.max_sampler_mismatch
-    is_exact = computes_in_float32(trainer) and not getattr(trainer.model, "is_quantized", False)
-    is_exact = is_exact and torch.get_float32_matmul_precision() == "highest"  # else TF32
-    return (EXACT_BOUND if is_exact else ROUNDED_BOUND) * max(1.0, 1 / trainer.temperature)
+    is_float32 = computes_in_float32(trainer) and not getattr(trainer.model, "is_quantized", False)
+    is_float32 = is_float32 and torch.get_float32_matmul_precision() == "highest"  # else TF32
+    return (EXACT_BOUND if is_float32 else ROUNDED_BOUND) * max(1.0, 1 / trainer.temperature)
 
 
 def computes_in_float32(trainer) -> bool:
