@@ -31,8 +31,8 @@ class PromptSharing:
 
     def __init__(self, args: RapidConfig, accelerator: Accelerator):
         self._share_prefill: bool | None = args.share_prefill
-        # Several processes would all have to make the same passes, also if memory runs out in one of
-        # them. With full_determinism the choice must not depend on timing.
+        # Several processes would all have to make the same passes, even if one of them runs out of
+        # memory. With full_determinism the choice must not depend on timing.
         self._is_measured = (
             args.share_prefill is None
             and accelerator.device.type in MEASURED_DEVICES
