@@ -1,8 +1,8 @@
 """Four GPUs: data parallel training by `accelerate launch`, with DeepSpeed's ZeRO-2.
 
-What it shows: the script is the same as for one GPU, and so are its results, up to rounding.
-accelerate starts it four times. The processes share each batch, so that n_step counts the
-completions of all four.
+What it shows: the script is the same as for one GPU. accelerate starts it four times. The processes
+share each batch: n_step counts the completions of all four, and the gradient is that of one GPU, up
+to rounding. Completions differ from those on one GPU, because each process has a seed of its own.
 
 Run:      pip install 'rapid-rl[graders]' deepspeed
           accelerate launch --num_processes 4 --use_deepspeed --zero_stage 2 four_gpus.py

@@ -1,7 +1,8 @@
 """Grade-school mathematics: GSM8K from the hub, with answers graded by math_reward.
 
-What it shows: `map` makes prompts from a dataset on the hub. Answers are compared by value and not
-as text: \\boxed{1/2} is correct if the answer is 0.5.
+What it shows: `map` makes prompts from a dataset on the hub. math_reward reads the column `answer`,
+in which the answer follows ####. Answers are compared by value and not as text: \\boxed{1/2} is
+correct if the answer is 0.5.
 
 Run:      pip install 'rapid-rl[graders]'
           python gsm8k.py

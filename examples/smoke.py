@@ -24,7 +24,7 @@ from transformers import (
     set_seed,
 )
 
-# The tiny model's tokens: correct and wrong answers to the rows below.
+# The tiny model's tokens: correct and wrong answers to the prompts of the examples.
 ANSWERS = [*map(str, range(8, 13)), *(f"\\boxed{{{number}}}" for number in range(1, 6))]
 ANSWERS += [f"\n```python\ndef add_{n}(x):\n    return x + {n}\n```\n" for n in (1, 2, 3)]
 ANSWERS += ["\n```lean\nomega\n```\n", "\n```lean\nskip\n```\n"]
@@ -56,14 +56,14 @@ SETTINGS |= {"use_cpu": True, "bf16": False, "save_strategy": "no", "report_to":
 
 
 def shrink(arguments: Namespace, settings: dict[str, Any]) -> dict[str, Any]:
-    """Let an example's arguments name the tiny model; return its settings with small sizes."""
+    """Set the tiny model and 6 steps in an example's arguments; return its settings made small."""
     arguments.model, arguments.max_steps = save_model(), 6
     sizes = {name: size for name, size in SIZES.items() if name in settings}
     return settings | sizes | SETTINGS
 
 
 def load_dataset(name: str, *_: Any, **__: Any) -> Dataset:
-    """Return 30 generated rows with the columns of a dataset on the hub."""
+    """Return 30 generated rows with the columns of this dataset on the hub."""
     rows = []
     for a in range(10):
         for b in (1, 2, 3):
@@ -108,7 +108,7 @@ def save_model() -> str:
 
 
 def write_log(model_folder: str, group_size: int) -> str:
-    """Sample completions of some prompts from a model, and log them with their log-probs."""
+    """Sample completions of 20 prompts from a model, and return a file with them and log-probs."""
     model = AutoModelForCausalLM.from_pretrained(model_folder)
     tokenizer = AutoTokenizer.from_pretrained(model_folder)
     log = Path(model_folder, "completions.jsonl")

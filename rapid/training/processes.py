@@ -19,20 +19,23 @@ def gather_batch(batch: Batch, accelerator: Accelerator, pad_id: int) -> Batch:
     columns = {}
     for name, value in batch.items():
         padding, pads_left = get_padding_value(name, pad_id), name.startswith("prompt")
-        padded = accelerator.pad_across_processes(value, 1, pad_index=padding, pad_first=pads_left)
+        padded = accelerator.pad_across_processes(
+            value, dim=1, pad_index=padding, pad_first=pads_left
+        )
         columns[name] = accelerator.gather(padded)
     return columns
 
 
 def gather_logps(logps: Tensor, accelerator: Accelerator) -> Tensor:
-    """Return the log-probabilities of a sharded chunk from all processes. (n, T) -> (N, T)
+    """Return the log-probabilities of a chunk whose rows are divided among all processes.
 
-    Each process passes the log-probabilities of its n rows, and computes the same loss from the
-    result. Only a process's own rows carry a gradient. It is multiplied by the number of processes,
-    because DDP averages gradients over processes.
+    Each process passes those of its n rows, (n, T), gets those of all rows, (N, T), and computes
+    the same loss from them. Only a process's own rows carry a gradient. It is multiplied by the
+    number of processes, because DDP averages gradients over processes. See `rapid.training` for the
+    term chunk.
     """
-    processes, first = accelerator.num_processes, accelerator.process_index * len(logps)
-    local = slice(first, first + len(logps))
+    processes, first_row = accelerator.num_processes, accelerator.process_index * len(logps)
+    local = slice(first_row, first_row + len(logps))
     all_logps = accelerator.gather(logps.detach().contiguous())
     # The difference is 0, and carries the gradient.
     all_logps[local] = all_logps[local] + processes * (logps - logps.detach())

@@ -16,7 +16,7 @@ from rapid.training.clock import read_synchronized_seconds
 from rapid.training.config import RapidConfig
 from rapid.training.memory import is_out_of_memory, release_memory, reset_peak
 
-MEASURED_DEVICES = {"cuda"}  # types of devices on which both ways are timed; on others, share
+MEASURED_DEVICES = {"cuda"}  # devices on which both ways are timed; on others prompts are shared
 REPEATS = 3  # passes of each kind, of which the fastest counts
 
 
@@ -31,8 +31,8 @@ class PromptSharing:
 
     def __init__(self, args: RapidConfig, accelerator: Accelerator):
         self._share_prefill: bool | None = args.share_prefill
-        # With several processes, all would have to make the same passes, also if memory runs out in
-        # one of them.
+        # Several processes would all have to make the same passes, even if one of them runs out of
+        # memory. With full_determinism the choice must not depend on timing.
         self._is_measured = (
             args.share_prefill is None
             and accelerator.device.type in MEASURED_DEVICES

@@ -36,12 +36,13 @@ class StepRecorder(TrainerCallback, ExportableState):
         self.began = 0.0  # on the clock of time.perf_counter
         self.usage = Usage(0, 0, 0)
         self.clock: PhaseClock | None = None
-        self._phase_seconds: dict[str, float] = {}  # seconds by phase at the last logged step
+        self._phase_seconds: dict[str, float] = {}  # the clock's `seconds` at the last logged step
         self._paused = 0.0  # seconds of all pauses, minus the run's seconds before a resume
         # Time at which the last pause began, and the usage of the run up to this time.
         self._last_pause = 0.0, self.usage
         self._ended: float | None = None  # end of training, on the clock of `began`
-        self._outside_usage = self.usage  # the process's usage before the run and in pauses
+        # The process's usage before the run and in pauses, minus the run's usage before a resume.
+        self._outside_usage = self.usage
         self._peak_memory_mb = 0.0  # peak before the run was resumed
         self._progress_file: Path | None = None  # set by `write_progress_to`
 
@@ -72,9 +73,9 @@ class StepRecorder(TrainerCallback, ExportableState):
         self._paused += time.perf_counter() - began
 
     def write_progress_to(self, file: Path, total_steps: int) -> None:
-        """Write a line to a file for each past step, and from now on for each step that is logged.
+        """Write a line per step to a new file: past steps now, later ones when they are logged.
 
-        `total_steps` is the number of steps of the whole run.
+        An existing file is replaced. `total_steps` is the number of steps of the whole run.
         """
         self._progress_file = file
         file.unlink(missing_ok=True)
@@ -146,7 +147,9 @@ class StepRecorder(TrainerCallback, ExportableState):
 
 
 class Snapshots(TrainerCallback):
-    """Saves `count` models during training, evenly spaced between the first and the last step.
+    """Saves `count` models during training, which divide the run into `count` + 1 equal parts.
+
+    There are fewer if the run has too few steps.
 
     Args:
         folder: where step12/, step24/, ... are created.

@@ -43,8 +43,8 @@ def find_refused_arguments(args, arguments: dict) -> Iterator[str]:
         yield TEXT_ONLY_ERROR
     if args.grading_workers and arguments.get("environment_factory"):
         yield (
-            f"grading_workers={args.grading_workers} grades one completion at a time, "
-            "which does not work with the environments of a whole batch: set "
+            f"grading_workers={args.grading_workers} grades one completion at a time, but with "
+            "environment_factory reward functions get the environments of a whole batch: set "
             "grading_workers=0"
         )
     if args.use_rollout_logps and not arguments.get("rollout_func"):
@@ -61,14 +61,14 @@ def find_refused_arguments(args, arguments: dict) -> Iterator[str]:
         )
     adapters = {"new": arguments.get("peft_config")}
     adapters |= getattr(arguments["model"], "peft_config", {})
-    for kind in UNSUPPORTED_ADAPTERS & {
-        getattr(adapter, "peft_type", None) for adapter in adapters.values()
-    }:
-        yield (
-            f"{kind}: with this adapter the probability of a token depends on more than "
-            "the tokens before it, so log pi in training differs from log pi in sampling; "
-            "choose another adapter"
-        )
+    kinds = {getattr(adapter, "peft_type", None) for adapter in adapters.values()}
+    for kind in sorted(UNSUPPORTED_ADAPTERS):
+        if kind in kinds:
+            yield (
+                f"{kind}: with this adapter the probability of a token depends on more than "
+                "the tokens before it, so log pi in training differs from log pi in sampling; "
+                "choose another adapter"
+            )
     if args.dynamic_sampling_rounds > 1 and isinstance(dataset, IterableDataset):
         yield (
             f"dynamic_sampling_rounds={args.dynamic_sampling_rounds} samples other "
@@ -102,11 +102,12 @@ def refuse_prompts(prompts: Sequence, ids: Sequence[Sequence[int]], config) -> N
         ValueError: a prompt is refused.
     """
     context = getattr(config, "max_position_embeddings", None) or math.inf
+    allowed = "at least 1" if context == math.inf else f"from 1 to {context - 1}"
     for prompt, tokens in zip(prompts, ids, strict=True):
         if not 0 < len(tokens) < context:
             raise ValueError(
                 f"{describe_sample(prompt)} has {len(tokens)} tokens, but the model takes "
-                f"from 1 to {context - 1}: remove or change it"
+                f"{allowed}: remove or change it"
             )
 
 
@@ -127,7 +128,7 @@ def refuse_completions(prompts: Sequence, ids: Sequence[Sequence[int]]) -> None:
 def check_rollouts(rollout_func: Callable, use_logps: bool = False) -> Callable:
     """Wrap a `rollout_func` so that completions without tokens are refused.
 
-    With `use_logps`, `logprobs` that cannot be log mu are refused too.
+    With `use_logps`, its `logprobs` are checked by `refuse_logps`.
     """
 
     def call_and_check(prompts, trainer):
@@ -201,9 +202,9 @@ def refuse_weights(model, args, state, smallest: bool = False) -> None:
 class FiniteWeights(TrainerCallback):
     """Callback that raises an error if weights are infinite or NaN, or if no step was taken.
 
-    After each step only the smallest tensor is tested, because a NaN or infinite gradient changes
-    all weights. All weights are tested after the last step, and by `SavingTrainer` before they are
-    saved or evaluated.
+    After each step only the smallest tensor is tested, which is enough for a NaN or infinite
+    gradient, because that changes all weights. All weights are tested after the last step, and by
+    `SavingTrainer` before they are saved or evaluated.
 
     Raises:
         FloatingPointError: weights are infinite or NaN.

@@ -73,13 +73,13 @@ def prepare_checkpoint_dir(folder: Path, spec: Spec, inputs: dict[str, str], mai
         main: whether this is the process that writes files.
     """
     dependencies = [spec.model_dump(mode="json"), inputs, get_versions()]
-    run_folder = folder / hashlib.sha256(json.dumps(dependencies).encode()).hexdigest()[:16]
+    checkpoint_dir = folder / hashlib.sha256(json.dumps(dependencies).encode()).hexdigest()[:16]
     for path in folder.glob("*/") if main else ():
-        if path != run_folder:
+        if path != checkpoint_dir:
             message = "deleting checkpoints of other parameters, inputs or versions"
             print(f"{folder.parent}: {message}", file=sys.stderr)
             shutil.rmtree(path)
-    return run_folder
+    return checkpoint_dir
 
 
 class ResumableRun(TrainerCallback):

@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 
 def make_names_distinct(names: Sequence[str]) -> list[str]:
-    """Make names of reward functions distinct by their positions: f, f -> f-1, f-2.
+    """Make names of reward functions distinct by their positions: f, g, f -> f-1, g, f-3.
 
     All lambdas have the same name, and so have partials and instances of a class. For functions of
     the same name, TRL would have one metric, and one column in the table of completions.
@@ -99,7 +99,10 @@ class StreamedRewards:
     def collect(
         self, examples: list[dict], completions: list, ids: list[list[int]]
     ) -> torch.Tensor:
-        """Return the rewards of a batch, (N, functions), NaN where a function returned None."""
+        """Grade what is left of a batch, and return the rewards of all, (N, functions).
+
+        They are NaN where a function returned None.
+        """
         for row, sample in enumerate(zip(examples, completions, ids, strict=True)):
             self.submit(row, *sample)
         futures, self._futures = self._futures, {}

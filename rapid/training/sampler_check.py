@@ -97,9 +97,13 @@ class SamplerCheck:
         mask = batches.loss_mask(batch)[index]
         trainer.model.eval()
         with torch.no_grad(), trainer.accelerator.autocast():
-            # The simplest computation: groups of 1, each prompt computed with its completion.
+            # The simplest computation: each prompt is computed with its completion.
             scored, _ = compute_completion_logps(
-                trainer.model, micro_batch, 1, trainer.temperature, False
+                trainer.model,
+                micro_batch,
+                group_size=1,
+                temperature=trainer.temperature,
+                share_prefill=False,
             )
         trainer.model.train()
         sums = compare_logps(sampled[index], scored, mask)
@@ -137,9 +141,9 @@ def compute_mismatch_bound(trainer) -> float:
     """
     if trainer.args.max_sampler_mismatch is not None:
         return trainer.args.max_sampler_mismatch
-    is_exact = computes_in_float32(trainer) and not getattr(trainer.model, "is_quantized", False)
-    is_exact = is_exact and torch.get_float32_matmul_precision() == "highest"  # else TF32
-    return (EXACT_BOUND if is_exact else ROUNDED_BOUND) * max(1.0, 1 / trainer.temperature)
+    is_float32 = computes_in_float32(trainer) and not getattr(trainer.model, "is_quantized", False)
+    is_float32 = is_float32 and torch.get_float32_matmul_precision() == "highest"  # else TF32
+    return (EXACT_BOUND if is_float32 else ROUNDED_BOUND) * max(1.0, 1 / trainer.temperature)
 
 
 def computes_in_float32(trainer) -> bool:

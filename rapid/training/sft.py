@@ -38,7 +38,7 @@ class MicroBatchSFTTrainer(SavingTrainer, MicroBatchTrainer, SFTTrainer):
 
     def __init__(self, *arguments, micro_batch: int | str, **named):
         super().__init__(*arguments, **named)
-        # With "auto" this is 0 until the number is found. A demonstration has one completion.
+        # Demonstrations, of one completion each. With "auto" this is 0 until the number is found.
         self.completions_per_micro_batch = 0 if micro_batch == AUTO else int(micro_batch)
 
     @override
@@ -54,6 +54,11 @@ class MicroBatchSFTTrainer(SavingTrainer, MicroBatchTrainer, SFTTrainer):
             return self._run_with_halving(run, partial(model.zero_grad, set_to_none=True))
 
     def _run_micro_batches(self, model, inputs: dict, num_items_in_batch) -> torch.Tensor:
+        """Run a batch forward and backward in micro-batches, and return the sum of their losses.
+
+        The loss of a micro-batch is a sum over its tokens, divided by `num_items_in_batch`, the
+        tokens of the whole batch.
+        """
         count, loss = len(inputs["input_ids"]), torch.zeros((), device=self.accelerator.device)
         # The size is halved each time that memory runs out.
         size = max(1, self.completions_per_micro_batch >> self.halvings)
@@ -75,6 +80,7 @@ class MicroBatchSFTTrainer(SavingTrainer, MicroBatchTrainer, SFTTrainer):
         """Return how many demonstrations of the greatest length fit in a micro-batch."""
         rows: Any = self.train_dataset
         longest = max(rows, key=lambda row: len(row["input_ids"]))
+        device, at_most = self.accelerator.device, self.args.per_device_train_batch_size
 
         def attempt(count: int, share: float) -> None:
             """Run `count` copies of a share of the longest demonstration forward and backward."""
@@ -87,7 +93,6 @@ class MicroBatchSFTTrainer(SavingTrainer, MicroBatchTrainer, SFTTrainer):
                 output = self.model(**inputs, labels=ids, fused_lm_head=True)
             self._try_backward(output.log_probs.sum())
 
-        device, at_most = self.accelerator.device, self.args.per_device_train_batch_size
         advice = (
             f"the longest demonstration has {len(longest['input_ids'])} tokens: set "
             "checkpointing: true in sft, share the run among more GPUs "

@@ -110,9 +110,10 @@ class TimeLimit:
         return cls(config.reward_timeout, MAX_CONSECUTIVE_TIMEOUTS * calls_per_group)
 
     def mask_timed_out(self, trainer: Any, rewards: Tensor, count: int) -> Tensor:
-        """Log each function's share of timed-out completions; return rewards with NaN for them.
+        """Log each function's share of timed-out completions, and return rewards with NaN for them.
 
-        If completions are graded one by one, the rewards of these completions are NaN already.
+        If one function timed out, the rewards of all functions are NaN. They are so already if
+        completions are graded one by one.
 
         Args:
             rewards: of the last batch, (N, functions), of all processes.

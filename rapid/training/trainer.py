@@ -192,7 +192,8 @@ class RapidTrainer(GradientTrainer):
         if self.args.uses_trl_loss:
             loss = self._compute_trl_loss(model, micro_batch, self._batch_tokens)
             if "sequence_share" in micro_batch:  # there are no shares in evaluation
-                # TRL logs its own metrics. The shares are added up for the metric `run`.
+                # TRL logs its own metrics. The shares are added up for the metric `run`, the share
+                # of the mini-batch that was run.
                 self._means.add({}, micro_batch["sequence_share"])
             self.last_pass = self.state.global_step + 1, micro_batch, self._detached_log_pi
             return loss
@@ -233,8 +234,8 @@ class RapidTrainer(GradientTrainer):
         means = {}
         if entropy is not None:
             means["entropy"] = token_mean(entropy.detach(), mask)
-        # Without a column of log mu, pi is still the policy that sampled. In later steps, training
-        # changes pi, so the difference is no longer the sampler's error.
+        # If there is no column of log mu (`behavior_logp`), pi is still the policy that sampled. In
+        # later steps training has changed pi, so that the difference is not the sampler's alone.
         if "sampler_logp" in local and "behavior_logp" not in micro_batch:
             difference = (local["sampler_logp"] - logp).abs().nan_to_num()
             means["sampler_mismatch"] = token_mean(difference, mask)
@@ -271,7 +272,7 @@ class RapidTrainer(GradientTrainer):
             without_signal = (~has_signal).nonzero().flatten()
             if not len(without_signal):
                 break
-            # The processes can share the completions of every multiple of this number of groups.
+            # A multiple of this number of groups can be divided evenly among the processes.
             unit = math.lcm(group_size, processes) // group_size
             count = unit * math.ceil(len(without_signal) / unit)
             self._resampled_prompts += count
@@ -319,7 +320,7 @@ class RapidTrainer(GradientTrainer):
 
         Returns:
             The means, and the share of the mini-batch that was run, which is below 1 if groups were
-            skipped. `metrics_over` of the objective says whether it is of completions or of tokens.
+            skipped. `metrics_over` of the objective says whether completions or tokens are counted.
         """
         means, run_share = self._means.pop_means()
         means |= self._token_means.pop_means()[0]

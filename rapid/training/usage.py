@@ -8,14 +8,14 @@ from typing import NamedTuple
 import psutil
 
 PROC = Path("/proc")
-# A run counts as disturbed if it lost more than this share of its time, without grading, to other
+# A run counts as disturbed if it lost more than this share of its time outside grading to other
 # processes. Jobs that start on other cores take less than this share, and a program that computes
 # on the same core takes half of the time.
 MAX_LOST_SHARE = 0.2
 
 
 class Usage(NamedTuple):
-    """Seconds of CPU time used, and of time lost: 0 on systems that do not report lost time."""
+    """Seconds of CPU time used, and of time lost (0 if the system does not report lost time)."""
 
     cpu: float  # CPU time of this process and all its descendants
     waited: float  # time in which the main thread was ready to run, but waited for its core
@@ -47,8 +47,8 @@ class Usage(NamedTuple):
 def read_waited_seconds(proc: Path = PROC) -> float:
     """Return the seconds in which the main thread was ready to run, but waited for its core.
 
-    During grading the core may be in use by the run's own grader, which has sent its verdict, but
-    does not sleep yet.
+    Time lost during grading has to be subtracted, because then the core may be in use by the run's
+    own grader, which has sent its verdict, but does not sleep yet.
     """
     with suppress(OSError):
         return int((proc / "self/schedstat").read_text().split()[1]) / 1e9

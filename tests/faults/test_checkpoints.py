@@ -53,9 +53,11 @@ def test_a_run_resumes_from_the_checkpoint_before_a_damaged_one(
     if data is not None:
         path.write_bytes(data)
     assert find_newest_checkpoint(checkpoints) == checkpoints / "checkpoint-9"
-    assert f"checkpoint-10 is damaged, and skipped: {message}\n" in capsys.readouterr().err
+    skipped = f"checkpoint-10 is skipped, because it is damaged: {message}\n"
+    assert skipped in capsys.readouterr().err
     assert (checkpoints / "checkpoint-10").exists()
     assert find_newest_checkpoint(checkpoints, delete_damaged=True) == checkpoints / "checkpoint-9"
+    assert "checkpoint-10 is deleted, because it is damaged" in capsys.readouterr().err
     assert not (checkpoints / "checkpoint-10").exists()
     shutil.rmtree(checkpoints / "checkpoint-9/global_step3")
     assert find_newest_checkpoint(checkpoints, delete_damaged=True) is None

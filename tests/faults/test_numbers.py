@@ -71,7 +71,7 @@ def test_an_error_of_a_reward_function_names_the_step_and_the_completions(train,
         with pytest.raises(ConnectionError, match="no server") as error:
             train(broken)
         *sample_notes, step_note = error.value.__notes__
-        place = f"at step {failing_step + 1}, with 16 completions, the first of the prompt "
+        place = f"at step {failing_step + 1}, with 16 completions, the first is of the prompt "
         assert place in step_note
         assert bool(sample_notes) == bool(workers)
 

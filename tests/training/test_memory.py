@@ -161,7 +161,7 @@ def test_out_of_memory_halves_micro_batches_with_same_result(
     assert unlimited.halvings == 0
     assert limited.halvings >= 2 and (pack or limited.halvings == 3)
     (message,) = [message for message in caplog.messages if "memory ran out" in message]
-    assert "in a micro-batch of 16." in message
+    assert "in a micro-batch of 16 completions." in message
     loops.assert_same_training(limited, unlimited, toy_model)
     shares = loops.logged_values(limited, "rapid/run")
     # No micro-batch counts twice.

@@ -64,6 +64,7 @@ def test_supported_arguments_are_accepted():
 def test_unsupported_arguments_are_refused(arguments, reason):
     (message,) = list_refusals(**arguments)
     assert reason in message
+    assert "PeftType" not in message
 
 
 def test_note_is_added_to_error():
@@ -86,6 +87,8 @@ def test_empty_and_too_long_prompts_are_refused():
     for ids in ([], [1, 2, 3, 4]):
         with pytest.raises(ValueError, match=f"'b' has {len(ids)} tokens, but .* from 1 to 3"):
             refuse_prompts(["a", "b"], [[1], ids], config)
+    with pytest.raises(ValueError, match="has 0 tokens, but the model takes at least 1: remove"):
+        refuse_prompts(["a"], [[]], SimpleNamespace())
 
 
 def test_completions_without_tokens_are_refused():

@@ -27,7 +27,7 @@ def test_reward_with_infinite_square_is_refused(train, toy_model):
         f" of the prompt {graded_prompts[5]!r}: a reward has to be a number from -1e19 to 1e19"
         in str(error.value)
     )
-    place = f"at step 1, with 16 completions, the first of the prompt {graded_prompts[0]!r}"
+    place = f"at step 1, with 16 completions, the first is of the prompt {graded_prompts[0]!r}"
     assert error.value.__notes__ == [place]
 
 

@@ -177,7 +177,7 @@ def test_run_is_resumed_exactly_between_inference_batches(toy_model, tmp_path, n
 def test_checkpoint_of_another_reuse_is_refused(toy_model, tmp_path):
     resume.build_trainer(toy_model, tmp_path, reuse=2, max_steps=4).train()
     trainer = resume.build_trainer(toy_model, tmp_path, max_steps=4)
-    with pytest.raises(ValueError, match=r"cannot be resumed: reuse was 2\."):
+    with pytest.raises(ValueError, match=r"cannot be resumed: reuse was 2 and is now 1\."):
         trainer.train(str(tmp_path / "checkpoint-4"))
 
 

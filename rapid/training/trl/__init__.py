@@ -1,10 +1,11 @@
 """Changes to TRL's and transformers' behaviour that RapidTrainer needs.
 
 The docstring of each overridden method says what TRL does and why it is changed. This module lists
-names of TRL that the code depends on, and has two patches that are applied before TRL is used.
+names of TRL that the code depends on, and has two patches that are applied before a trainer is
+built.
 
 tests/training/test_trl.py compares these names with the installed TRL. This module must not import
-TRL, because `prevent_vllm_import` has to be called before TRL is imported.
+TRL's trainers, because `prevent_vllm_import` has to be called before they are imported.
 """
 
 from functools import cache
@@ -24,7 +25,7 @@ LOSS_COLUMNS = {
     "old_per_token_logps": "behavior_logp",
     "importance_sampling_ratio": "importance_sampling_ratio",
 }
-# Columns of images, on which this trainer cannot train. A batch with them is an error.
+# Columns of images, on which RapidTrainer cannot train. A batch with them is an error.
 REFUSED_COLUMNS = ("pixel_values",)
 
 # Fields of GRPOConfig that only GRPOTrainer's own loss reads. The algorithms of `rapid.algorithms`
@@ -62,7 +63,7 @@ TRL_LOSS_FIELDS = ("beta", "epsilon", "epsilon_high", "scale_rewards", *TRL_LOSS
 
 
 def prevent_vllm_import() -> None:
-    """Prevent TRL from importing vLLM, in runs in which transformers samples.
+    """Prevent TRL from importing vLLM, for processes that do not sample with vLLM.
 
     TRL imports vLLM together with GRPOTrainer if vLLM is installed, and the import takes seconds.
     """
@@ -75,7 +76,7 @@ def cache_package_lookups() -> None:
     """Cache the function by which accelerate tests whether a package is installed.
 
     accelerate calls it whenever it unwraps a model, and reads the package's metadata each time.
-    This takes milliseconds, as long as sampling one token of many completions.
+    This takes milliseconds, about as long as sampling one token for many completions.
     """
     from accelerate.utils import imports
 

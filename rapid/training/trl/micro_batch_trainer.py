@@ -44,8 +44,8 @@ class MicroBatchTrainer(Trainer):
         """Add the gradient of a micro-batch to the step's gradient, and return its loss.
 
         accelerate counts backward passes to decide when processes exchange gradients. Here
-        processes exchange gradients in the last micro-batch of a step only, except with DeepSpeed,
-        which exchanges them in each micro-batch. DeepSpeed would also divide the loss by
+        processes exchange gradients in the last micro-batch of a step (`last`) only, except with
+        DeepSpeed, which exchanges them in each micro-batch. DeepSpeed would also divide the loss by
         gradient_accumulation_steps, which `scale_wrt_gas=False` prevents.
         """
         deepspeed = self._uses_deepspeed
@@ -81,7 +81,7 @@ class MicroBatchTrainer(Trainer):
             self.halvings += 1
             if self.halvings == 1:
                 logger.warning(
-                    "step %d: memory ran out in a micro-batch of %d. Micro-batches are "
+                    "step %d: memory ran out in a micro-batch of %d completions. Micro-batches are "
                     "halved until they fit, which does not change the gradient. Set a "
                     "smaller micro_batch_size (micro_batch in params.yaml), or %r to "
                     "find the size before the first step. This warning is given once.",

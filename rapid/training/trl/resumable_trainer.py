@@ -145,23 +145,28 @@ class ResumableTrainer(SavingTrainer, GRPOTrainer):
         """
         file, problem = self._get_state_file(checkpoint), ""
         state: dict[str, Any] = {}
+        changed: list[str] = []
         if file.is_file():
             state = torch.load(file, self.accelerator.device.type, weights_only=True)
             # Earlier versions did not save these two.
             saved = {"reuse": 1, "bf16": self.args.bf16} | state["sizes"]
             changed = [name for name in FIXED_SETTINGS if saved[name] != getattr(self.args, name)]
-            problem = ", ".join(f"{name} was {saved[name]}" for name in changed)
+            problem = ", ".join(
+                f"{name} was {saved[name]} and is now {getattr(self.args, name)}"
+                for name in changed
+            )
         else:
             problem = (
                 f"it has no {file.name}: it was saved with save_only_model, by fewer "
                 "processes, by another trainer or by an earlier version"
             )
         if self.args.sync_ref_model:
-            problem = "it does not contain the reference model, which sync_ref_model changes"
+            changed, problem = [], "it lacks the reference model, which sync_ref_model changes"
         if problem:
+            advice = "Restore these settings, or start" if changed else "Start"
             raise ValueError(
-                f"{checkpoint} cannot be resumed: {problem}. Change this, or start a new "
-                "run with the checkpoint as its model"
+                f"{checkpoint} cannot be resumed: {problem}. {advice} a new run with the "
+                "checkpoint as its model"
             )
         return state
 

@@ -157,7 +157,7 @@ class SamplingTrainer(
 
     @override
     def get_test_dataloader(self, test_dataset):
-        """Return `predict`'s dataloader; a stream's prompts are repeated, once per completion.
+        """Return `predict`'s dataloader; each prompt of a stream is repeated, once per completion.
 
         TRL does not repeat the prompts of a stream here, as it does in training and evaluation.
         """
@@ -226,8 +226,8 @@ class SamplingTrainer(
         steps = patch.object(args, "gradient_accumulation_steps", args.steps_per_batch)
         # Rows of the forward pass that TRL still makes to correct vLLM's log-probabilities.
         rows = patch.object(args, "per_device_train_batch_size", args.micro_batch_size)
-        msg = f"at step {self.state.global_step + 1}, with {len(inputs)} completions, the first of "
-        note = note_on_error(msg + describe_sample(inputs[0].get("prompt")))
+        place = f"at step {self.state.global_step + 1}, with {len(inputs)} completions, the first"
+        note = note_on_error(f"{place} is of {describe_sample(inputs[0].get('prompt'))}")
         with self.clock.phase("other"), note, steps, rows, patch.object(self, "beta", 0.0):
             sampled = super()._generate_and_score_completions(inputs)
         if sampled.keys() & REFUSED_COLUMNS:

@@ -50,7 +50,7 @@ def describe_damage(checkpoint: Path) -> str:
 
 
 def find_newest_checkpoint(folder: Path, delete_damaged: bool = False) -> Path | None:
-    """Return the newest intact checkpoint of a folder, and print what is wrong with newer ones.
+    """Return the newest intact checkpoint of a folder, and print what is damaged in newer ones.
 
     With `delete_damaged` the newer ones are deleted.
     """
@@ -59,7 +59,8 @@ def find_newest_checkpoint(folder: Path, delete_damaged: bool = False) -> Path |
     for _, checkpoint in by_step:
         if not (damage := describe_damage(checkpoint)):
             return checkpoint
-        print(f"{checkpoint} is damaged, and skipped: {damage}", file=sys.stderr)
+        action = "deleted" if delete_damaged else "skipped"
+        print(f"{checkpoint} is {action}, because it is damaged: {damage}", file=sys.stderr)
         if delete_damaged:
             shutil.rmtree(checkpoint)
     return None
@@ -99,7 +100,7 @@ class SavingTrainer(Trainer):
         if resume_from_checkpoint is True and not self.args.push_to_hub:
             checkpoint = find_newest_checkpoint(Path(self.args.output_dir or "."))
             if checkpoint is None:
-                raise ValueError(f"{self.args.output_dir} has no undamaged checkpoint")
+                raise ValueError(f"{self.args.output_dir} has no intact checkpoint")
             resume_from_checkpoint = str(checkpoint)
         elif isinstance(resume_from_checkpoint, (str, Path)):
             checkpoint = Path(resume_from_checkpoint)

@@ -60,7 +60,7 @@ def resolve_sizes(config, processes: int) -> None:
 
 
 def _count_micro_batches(config) -> int | None:
-    """Return how many micro-batches TRL runs per inference batch; None if that is not set."""
+    """Return how many micro-batches TRL runs per inference batch; None if it is left to TRL."""
     return config.steps_per_generation and config.steps_per_generation * config.num_iterations
 
 

@@ -57,9 +57,9 @@ def match_engine_to_policy(seed: int) -> Iterator[None]:
             initialize(generation)
             return
         # Processes that share a tensor-parallel engine have to draw the same random numbers.
-        rank = generation.accelerator.process_index // generation.tensor_parallel_size
-        llm = vllm_generation.LLM
-        settings = {"dtype": _get_policy_dtype(generation), "seed": seed + rank} | prepare_engine()
+        engine_index = generation.accelerator.process_index // generation.tensor_parallel_size
+        llm, dtype = vllm_generation.LLM, _get_policy_dtype(generation)
+        settings = {"dtype": dtype, "seed": seed + engine_index} | prepare_engine()
         with patch.object(vllm_generation, "LLM", lambda **kwargs: llm(**kwargs | settings)):
             initialize(generation)
 

@@ -243,8 +243,8 @@ def test_resume_uses_newest_undamaged_checkpoint(toy_model, tmp_path, capsys):
     resumed = build_trainer(toy_model, tmp_path, **settings)
     resumed.train(resume_from_checkpoint=True)
     printed = capsys.readouterr().err
-    assert "checkpoint-9 is damaged, and skipped: digests.json is missing" in printed
-    assert "checkpoint-8 is damaged, and skipped: optimizer.pt\n" in printed
+    assert "checkpoint-9 is skipped, because it is damaged: digests.json is missing" in printed
+    assert "checkpoint-8 is skipped, because it is damaged: optimizer.pt\n" in printed
     assert torch.equal(get_weights(resumed), get_weights(uninterrupted))
 
 
@@ -287,8 +287,9 @@ def test_resume_that_would_change_run_is_refused(toy_model, tmp_path):
         with pytest.raises(error, match=match):
             build_trainer(toy_model, tmp_path, **settings).train(str(checkpoint))
 
-    check_refused(r"H was 2, n_step was 4\. Change this, or start a new", H=1, n_step=8)
-    check_refused(r"bf16 was False\. Change this, or start a new", bf16=True)
+    sizes = r"H was 2 and is now 1, n_step was 4 and is now 8\. Restore these settings, or start a new"
+    check_refused(sizes, H=1, n_step=8)
+    check_refused(r"bf16 was False and is now True\. Restore these settings", bf16=True)
     moving_reference = {"objective": "grpo", "beta": 0.1, "sync_ref_model": True}
     check_refused("which sync_ref_model changes", **moving_reference)
     (checkpoint / "training_loop_0.pth").unlink()
@@ -299,7 +300,7 @@ def test_resume_that_would_change_run_is_refused(toy_model, tmp_path):
     (checkpoint / "training_loop_0.pth").unlink()
     (checkpoint / "inference_batch_0.pth").touch()  # written by an earlier version
     check_refused(
-        "no training_loop_0.pth: it was saved with save_only_model, .* or by an earlier version. Change"
+        "no training_loop_0.pth: it was saved with save_only_model, .* or by an earlier version. Start"
     )
 
 
