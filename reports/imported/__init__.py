@@ -116,7 +116,8 @@ def read_sources(paths: Sequence[Path], config: Sequence[str] = ()) -> ImportedR
     }
     absent = [run for run in needed if run not in pool.rows]
     rows = collect_rows(absent, Path(), locate_in(paths[0]), problems)
-    if len(pool.folders) < len(paths):  # some source is a CSV file, which no job has to write
+    if len(pool.folders) < len(paths):
+        # A source is a CSV file. The usual reason, that a job wrote no file, would be wrong for it.
         reasons = {"no_evaluation_reason": NO_SOURCE, "no_summary_reason": NO_SOURCE}
         rows = [row | reasons for row in rows]
     row_by_run = pool.rows | dict(zip(absent, rows, strict=True))
