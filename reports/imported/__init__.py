@@ -108,7 +108,7 @@ def read_sources(paths: Sequence[Path], config: Sequence[str] = ()) -> ImportedR
     if not is_complete:
         presentation = validate(PresentationParams, settings, *config)
         params = derive_params(pool.rows, presentation, _count_demonstrations(pool))
-        algorithms = {run.algorithm for run in pool.rows}
+        algorithms = {run.algorithm for run in pool.rows}  # may lack BASE, the untrained model
         needed = [run for run in params.list_runs() if run.algorithm in algorithms]
     problems = {
         name: pool.problems.get(name) or read_source(name, paths[0] / "data" / name, spec.source)

@@ -68,7 +68,7 @@ def _build_comparison_figure(outcomes: FieldOutcomes) -> Figure:
             f"equally many completions minus {REFERENCE}'s; the grey band is the margin of "
             "equivalence. RAPID is red. A triangle at an edge stands for a value beyond it, or for "
             "runs that never reach this accuracy. A marker is missing if fewer than two seeds can "
-            "be compared, or if no run of the two algorithms reaches this accuracy (left), or if all "
+            "be compared, or if no run of the two algorithms reaches this accuracy (left), or all "
             "their scores are equal (right)."
         ),
         draw=lambda width: _draw_comparison(outcomes, width),

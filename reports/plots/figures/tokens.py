@@ -39,7 +39,7 @@ def figure(data: ReportData) -> Figure:
             problems=[*data.problems.values()],
             missing=[f"no run wrote {FILE}, from which this figure is drawn"],
         )
-    total = correlation(sum(record.log_weights))  # the sum, with three decimals
+    total = correlation(sum(record.log_weights))  # in the format of correlations: three decimals
     benchmark = data.label_benchmark(record.benchmark)
     return Figure(
         title=title,
