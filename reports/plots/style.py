@@ -184,9 +184,9 @@ def draw_legend(canvas: Canvas, entries: LegendEntries) -> None:
     if not entries:
         return
     font, width = get_note_font(), canvas.get_figwidth() - MARGIN
-    line_width = LEGEND_ENTRY * font.get_size_in_points() / POINTS_PER_INCH
-    labels = [wrap_text(label, width - line_width, font) for label in entries]
-    widest = line_width + max(measure_width(label, font) for label in labels)
+    handle_width = LEGEND_ENTRY * font.get_size_in_points() / POINTS_PER_INCH
+    labels = [wrap_text(label, width - handle_width, font) for label in entries]
+    widest = handle_width + max(measure_width(label, font) for label in labels)
     rows = math.ceil(len(labels) / (int(width / widest) or 1))
     columns = math.ceil(len(labels) / rows)
     canvas.legend(entries.values(), labels, loc="outside lower center", ncols=columns)

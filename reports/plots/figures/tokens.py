@@ -101,7 +101,8 @@ def _draw_tokens(record: TokenWeights, width: float):
     lines, shown, total = placed_tokens[-1][0] + 1, len(placed_tokens), len(record.tokens)
     largest = max(max(map(abs, record.log_weights)), 1e-3)
     norm, colors = TwoSlopeNorm(0, -largest, largest), matplotlib.colormaps["PuOr_r"]
-    canvas, ((axes,),) = style.create_canvas(width, 0.75 + HEIGHT * lines)
+    color_bar_height = 0.75  # inches
+    canvas, ((axes,),) = style.create_canvas(width, color_bar_height + HEIGHT * lines)
     for place, weight in zip(placed_tokens, record.log_weights, strict=False):
         _draw_token(axes, place, colors(norm(weight)), BAR * weight / largest)
     if shown < total:
