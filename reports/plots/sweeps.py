@@ -48,10 +48,10 @@ def group_variants(params: Params, study: StudyRuns) -> list[SweptVariants]:
     for name in study.runs.algorithms:
         parsed = parse_variant_name(name)
         changes = dict(study.parse_changes(name))
-        for key in study.shared_changes:
-            del changes[key]
         default = getattr(parsed.algorithm.get_loss_parameters(params), study.sweep)
         value = float(changes.pop(study.sweep, default))
+        for key in study.shared_changes.keys() - {study.sweep}:
+            del changes[key]
         text = ", ".join(f"{key} = {change}" for key, change in changes.items())
         by_line.setdefault((parsed.H, text or parsed.algorithm.label), {})[value] = name
     return [
