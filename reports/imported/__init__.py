@@ -61,7 +61,10 @@ class ImportSpec(Spec):
 class ImportedRuns(ReportData):
     """`ReportData` for runs that were made elsewhere.
 
-    `unused` are those that no table or figure shows.
+    Args:
+        folders: the sources that are folders.
+        problem_sources: the source of the problems of each benchmark.
+        unused: runs that no table or figure shows.
     """
 
     folders: Sequence[Path]
