@@ -61,7 +61,10 @@ class ImportSpec(Spec):
 class ImportedRuns(ReportData):
     """`ReportData` for runs that were made elsewhere.
 
-    `unused` are those that no table or figure shows.
+    Args:
+        folders: the sources that are folders.
+        problem_sources: the source of the problems of each benchmark.
+        unused: runs that no table or figure shows.
     """
 
     folders: Sequence[Path]
@@ -108,7 +111,7 @@ def read_sources(paths: Sequence[Path], config: Sequence[str] = ()) -> ImportedR
     if not is_complete:
         presentation = validate(PresentationParams, settings, *config)
         params = derive_params(pool.rows, presentation, _count_demonstrations(pool))
-        algorithms = {run.algorithm for run in pool.rows}
+        algorithms = {run.algorithm for run in pool.rows}  # may lack BASE, the untrained model
         needed = [run for run in params.list_runs() if run.algorithm in algorithms]
     problems = {
         name: pool.problems.get(name) or read_source(name, paths[0] / "data" / name, spec.source)
@@ -116,7 +119,8 @@ def read_sources(paths: Sequence[Path], config: Sequence[str] = ()) -> ImportedR
     }
     absent = [run for run in needed if run not in pool.rows]
     rows = collect_rows(absent, Path(), locate_in(paths[0]), problems)
-    if len(pool.folders) < len(paths):  # some source is a CSV file, which no job has to write
+    if len(pool.folders) < len(paths):
+        # A source is a CSV file. The usual reason, that a job wrote no file, would be wrong for it.
         reasons = {"no_evaluation_reason": NO_SOURCE, "no_summary_reason": NO_SOURCE}
         rows = [row | reasons for row in rows]
     row_by_run = pool.rows | dict(zip(absent, rows, strict=True))

@@ -49,7 +49,7 @@ class RunPool:
     """The runs of all sources.
 
     Args:
-        rows: for each run, its row for the data frame of `collect_runs`.
+        rows: for each run, its row for the data frame of `reports.collect.collect_runs`.
         locations: the location of each run (folder, or file and line), for messages.
         problems: the source of each benchmark's problems.
         problem_locations: the location that states this source.
@@ -117,7 +117,10 @@ class RunPool:
         self.locations.setdefault(run, location)
 
     def _add_problems(self, problems: ProblemSource, location: str) -> None:
-        """Add a benchmark's problems, and note an error if another source has different ones."""
+        """Add a benchmark's problems, and note an error if another source has different ones.
+
+        A source with digests (`prepared`) replaces one that is known by its label only.
+        """
         first = self.problems.setdefault(problems.benchmark, problems)
         first_location = self.problem_locations.setdefault(problems.benchmark, location)
         if not is_same_source(problems, first):

@@ -24,7 +24,7 @@ from rapid.config.params_schema import (
 )
 from reports.statistics.pairs import PASS_AT
 
-Rows = Mapping[Run, Mapping[str, Any]]  # run -> its row in the data frame of `collect_runs`
+Rows = Mapping[Run, Mapping[str, Any]]  # run -> its row in `reports.collect.collect_runs`
 
 
 class PresentationParams(Section):

@@ -93,8 +93,8 @@ def _parse_algorithm(text: str) -> str:
         try:
             return text if text == BASE else parse_variant_name(text).name
         except ValueError as error:
-            reason = f"{error}; or {BASE}, or a name that resembles none of these"
-            raise InvalidValue(reason) from None
+            others = f"{BASE}, and names that resemble no algorithm of the project"
+            raise InvalidValue(f"{error} (also allowed: {others})") from None
     return _parse_text(text)
 
 

@@ -32,9 +32,9 @@ def build_figures(kind: str, data) -> dict:
 def list_arena_figures(params: Params) -> list[str]:
     """Return the names of the arena's figures.
 
-    Each benchmark has a figure, and a second one with curves if it has few algorithms. Another
-    figure is a map of N_step (completions per optimizer step) and H. The report on the trials of
-    learning rates (`arena.tuning` is set) has no figures.
+    Each benchmark has a figure, and a second one with curves if it has at most MAX_CURVES
+    algorithms. Another figure is a map of N_step (completions per optimizer step) and H. The report
+    on the trials of learning rates (`arena.tuning` is set) has no figures.
     """
     arena = params.arena
     if not arena or arena.tuning:
@@ -47,7 +47,7 @@ def list_arena_figures(params: Params) -> list[str]:
 
 
 def has_curves(field: ArenaField) -> bool:
-    """Return whether a field has few enough algorithms for a figure with their curves."""
+    """Return whether a field (algorithms compared on a benchmark) is small enough for curves."""
     return len(field.rates) <= MAX_CURVES
 
 

@@ -1,7 +1,7 @@
-"""Figures of the arena: all algorithms compared with PG, and the effect of H at each N_step.
+"""Figures of the arena: algorithms compared with policy gradient (PG), and the effect of H.
 
-`reports.outcomes` describes the arena. N_step is the number of completions per optimizer step
-(mini-batch), H the number of optimizer steps per inference batch.
+`reports.outcomes` describes the arena and its fields. The effect of H (optimizer steps per
+inference batch) is drawn at each N_step (completions per optimizer step).
 """
 
 from collections.abc import Callable
@@ -67,13 +67,14 @@ def _build_comparison_figure(outcomes: FieldOutcomes) -> Figure:
             "seed, with 95 % confidence intervals; further left is faster. Right: accuracy after "
             f"equally many completions minus {REFERENCE}'s; the grey band is the margin of "
             "equivalence. RAPID is red. A triangle at an edge stands for a value beyond it, or for "
-            "runs that never reach this accuracy. An algorithm without a marker has no runs, or "
-            f"the same scores as {REFERENCE}."
+            "runs that never reach this accuracy. A marker is missing if fewer than two seeds can "
+            "be compared, or if no run of the two algorithms reaches this accuracy (left), or all "
+            "their scores are equal (right)."
         ),
         draw=lambda width: _draw_comparison(outcomes, width),
         problems=[outcomes.data.problems[outcomes.benchmark]],
         missing=[
-            f"{labels.algorithm(name)}: {missing} runs"
+            f"{labels.algorithm(name)}: no accuracy curve of {missing} of {len(outcome.runs)} runs"
             for name, outcome in outcomes.outcomes.items()
             if (missing := len(outcome.runs) - len(outcome.seconds))
         ],
@@ -183,13 +184,13 @@ def _draw_map(
 
 
 def _compute_saving(runs: pd.DataFrame, reference: pd.DataFrame) -> tuple[float, str] | None:
-    """Return the share of time that runs save, and its text; None if no seed is in both."""
+    """Return the share of time that runs save, also as text; None if no seed is in both."""
     ratio = pairs.estimate_ratio(runs, reference, "runtime")
     return ratio and (1 - ratio.value, f"{1 - ratio.value:.0%}")
 
 
 def _compute_gain(runs: pd.DataFrame, reference: pd.DataFrame) -> tuple[float, str] | None:
-    """Return the accuracy that runs gain, and its text; None if no seed is in both."""
+    """Return the accuracy that runs gain, also as text; None if no seed is in both."""
     gain = pairs.estimate_difference(runs, reference, METRIC)
     if gain is None:
         return None

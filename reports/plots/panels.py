@@ -22,7 +22,7 @@ from reports.tables.columns import explain_missing_runs
 
 
 class Series(NamedTuple):
-    """Runs that a figure shows under one label, and the metrics of these runs that it draws."""
+    """Runs that a figure shows, the metrics that it draws of them, and a label for messages."""
 
     label: str
     runs: pd.DataFrame
@@ -42,6 +42,7 @@ def panel_figure(
     Args:
         draw_rows: a function for each row, which draws the runs on a benchmark into a panel and
             returns entries of the legend.
+        series: the runs in the figure, from which missing runs and source files are listed.
         height: height of a row, in inches.
         fields: further fields of `Figure`. They replace the fields that are derived from `series`
             and from the benchmarks.

@@ -86,7 +86,8 @@ def assign_styles(names: Iterable[str]) -> dict[str, SeriesStyle]:
     Algorithms come first, so that they keep the styles that they declare, and variants get others.
     """
     declared = {
-        name: get_declared_style(name) for name in sorted(names, key=lambda name: "," in name)
+        name: get_declared_style(name)
+        for name in sorted(names, key=lambda name: "," in name)  # variants have a comma
     }
     markers = {name: (look.marker, False) for name, look in declared.items()}
     dashes = {name: () if look.line == "-" else look.line[1] for name, look in declared.items()}
@@ -105,7 +106,8 @@ def assign_styles(names: Iterable[str]) -> dict[str, SeriesStyle]:
 def _choose(preferred, spares: Sequence, taken: Sequence, declared: dict, is_equal: Callable):
     """Return the marker or dash of an algorithm: the preferred one if it is free, or else a spare.
 
-    A spare that another algorithm declares is avoided if possible.
+    A spare that another algorithm declares is avoided if possible. If no candidate is free, one
+    that the fewest algorithms have is returned.
     """
 
     def compute_cost(candidate) -> tuple[int, bool]:

@@ -97,10 +97,10 @@ def use_style(page: PaperStyle) -> AbstractContextManager:
     """Return a context with matplotlib's default settings, changed by SETTINGS and the page."""
     # Labels are as large as TeX's footnotesize, numbers and notes are smaller.
     smallest_labels, smallest_numbers = MIN_TYPE_SIZES
-    labels = max(smallest_labels, 0.8 * page.type_size)
-    numbers = max(smallest_numbers, 0.7 * page.type_size)
-    sizes = dict.fromkeys(["xtick.labelsize", "ytick.labelsize", "legend.fontsize"], numbers)
-    sizes |= {"font.size": labels, "axes.titlesize": labels}
+    label_size = max(smallest_labels, 0.8 * page.type_size)
+    number_size = max(smallest_numbers, 0.7 * page.type_size)
+    sizes = dict.fromkeys(["xtick.labelsize", "ytick.labelsize", "legend.fontsize"], number_size)
+    sizes |= {"font.size": label_size, "axes.titlesize": label_size}
     return settings.context(["default", SETTINGS | sizes])
 
 
@@ -145,7 +145,10 @@ def draw_line(
     deviation: np.ndarray | None = None,
     marker_every: int = 29,
 ) -> object:
-    """Draw a line with a band of one standard deviation around it; return the line."""
+    """Draw a line with a band of one standard deviation around it; return the line.
+
+    `marker_every`: every so many points have a marker.
+    """
     (line,) = axes.plot(
         x,
         mean,
@@ -165,7 +168,7 @@ def create_few_ticks() -> MaxNLocator:
     return MaxNLocator(4, steps=[1, 2, 2.5, 5, 10])
 
 
-def draw_empty(axes: Axes, text: str = "no runs") -> LegendEntries:
+def draw_empty(axes: Axes, text: str = "no data") -> LegendEntries:
     """Draw a text in place of data, and return legend entries, of which there are none."""
     axes.text(0.5, 0.5, text, transform=axes.transAxes, ha="center", va="center", color=GREY)
     is_shared = len(axes.get_shared_y_axes().get_siblings(axes)) > 1
@@ -181,9 +184,9 @@ def draw_legend(canvas: Canvas, entries: LegendEntries) -> None:
     if not entries:
         return
     font, width = get_note_font(), canvas.get_figwidth() - MARGIN
-    line_width = LEGEND_ENTRY * font.get_size_in_points() / POINTS_PER_INCH
-    labels = [wrap_text(label, width - line_width, font) for label in entries]
-    widest = line_width + max(measure_width(label, font) for label in labels)
+    handle_width = LEGEND_ENTRY * font.get_size_in_points() / POINTS_PER_INCH
+    labels = [wrap_text(label, width - handle_width, font) for label in entries]
+    widest = handle_width + max(measure_width(label, font) for label in labels)
     rows = math.ceil(len(labels) / (int(width / widest) or 1))
     columns = math.ceil(len(labels) / rows)
     canvas.legend(entries.values(), labels, loc="outside lower center", ncols=columns)

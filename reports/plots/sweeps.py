@@ -48,10 +48,10 @@ def group_variants(params: Params, study: StudyRuns) -> list[SweptVariants]:
     for name in study.runs.algorithms:
         parsed = parse_variant_name(name)
         changes = dict(study.parse_changes(name))
-        for key in study.shared_changes:
-            del changes[key]
         default = getattr(parsed.algorithm.get_loss_parameters(params), study.sweep)
         value = float(changes.pop(study.sweep, default))
+        for key in study.shared_changes.keys() - {study.sweep}:
+            del changes[key]
         text = ", ".join(f"{key} = {change}" for key, change in changes.items())
         by_line.setdefault((parsed.H, text or parsed.algorithm.label), {})[value] = name
     return [
@@ -79,9 +79,9 @@ def build_sweep_figure(params: Params, study: StudyRuns) -> Figure:
     return Figure(
         title=f"{study.title}: by {study.sweep}",
         caption=(
-            f"Metrics of the test problems by {study.sweep}, for each H: means over seeds with "
-            "their 95 % confidence intervals (over problems too for pass@k). Points are shifted "
-            "sideways where they would hide each other. The dashed line is "
+            f"Metrics on the test problems by {study.sweep}, for each H: means over seeds with "
+            "their 95 % confidence intervals (for pass@k, over seeds and problems). Points are "
+            "shifted sideways where they would hide each other. The dashed line is "
             f"{labels.describe_start_model(study.start)}."
         ),
         draw=lambda width: _draw_panels(study, lines, quantities, width),

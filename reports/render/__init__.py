@@ -9,9 +9,10 @@ import jinja2
 
 
 def split_columns(widths: Sequence[int], max_width: int) -> list[list[int]]:
-    """Return the positions of the columns of each panel, if panels are at most `max_width` wide.
+    """Return the positions of the columns in each panel of a table that is split to fit a width.
 
-    A column that is wider gets its own panel.
+    Panels stand below each other and are at most `max_width` wide. A column that is wider gets its
+    own panel.
     """
     panels: list[list[int]] = []
     panel_width = 0

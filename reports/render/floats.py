@@ -17,6 +17,7 @@ from reports.tables.table import Row, Table
 CHARACTER, LINE = 0.52, 1.2  # width of a character and height of a line, relative to type size
 GAP = 8.0  # points between two columns: twice the \tabcolsep that the template sets
 SMALL_LINE_SIZE = 0.8  # size of the further lines of a cell, relative to the table's size of type
+ROW_SPACE = 8.0  # height in points of the space, and perhaps a line, between two rows
 RULES = 16.0  # height in points of the horizontal lines of a tabular and the space around them
 # Type sizes of tables, largest first: LaTeX's size command -> size relative to the text's type.
 SIZES = {"small": 0.9, "footnotesize": 0.8}
@@ -140,9 +141,8 @@ def _measure_group(table: Table, position: int, points: float) -> float:
 def _measure_row(row: Row, groups: Sequence[int], points: float) -> float:
     """Return the height in points of a row, with these groups of columns."""
     lines = max((len(cell.lines) for group in groups for cell in row.cells[group]), default=0)
-    return LINE * points * (1 + SMALL_LINE_SIZE * lines) + (
-        GAP if lines or row.starts_section else 0
-    )
+    space = ROW_SPACE if lines or row.starts_section else 0
+    return LINE * points * (1 + SMALL_LINE_SIZE * lines) + space
 
 
 def _measure_paragraph(text: str, points: float, width: float) -> float:

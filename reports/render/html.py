@@ -171,7 +171,7 @@ def get_image_size(svg: bytes) -> tuple[int, int]:
     """Return width and height of an SVG on the page, in pixels.
 
     The figure is scaled so that its type is as large as that of a table on the page. matplotlib
-    writes sizes in points.
+    writes sizes in points, each of which is 4 / 3 pixels.
     """
     sizes = re.findall(rb'(?:width|height)="([\d.]+)pt"', svg[: svg.find(b"viewBox")])
     width, height = (round(FIGURE_SCALE * float(size) * 4 / 3) for size in sizes)

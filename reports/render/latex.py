@@ -58,8 +58,8 @@ def render(
 def _list_notes_below(table: Table, style: PaperStyle) -> list[Note]:
     """Return the paragraphs below a table.
 
-    These are the notes if style.notes is "below", the named notes also if it is "caption", and the
-    footnotes in any case.
+    The notes stand there if style.notes is "below", the named notes if it is "below" or "caption",
+    and the footnotes in any case.
     """
     notes = [Note(" ".join(table.notes))] if table.notes and style.notes == "below" else []
     if style.notes in ("below", "caption"):

@@ -164,7 +164,7 @@ def _escape_greek(character: str) -> str:
 def _escape_decomposed(character: str) -> str | None:
     """Return TeX for a character by its Unicode decomposition, or None if it has none.
 
-    These are accented letters, fractions, superscripts, subscripts and ligatures.
+    Accented letters, fractions, superscripts, subscripts and ligatures have one.
     """
     kind, *codes = unicodedata.decomposition(character).split() or [""]
     if kind in ("", "<circle>"):

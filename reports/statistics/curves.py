@@ -69,7 +69,7 @@ def read_curves(
     """Return the accuracy curves of an algorithm's runs, by seed, without runs that have none.
 
     The first point of every curve is the mean accuracy in `untrained`, the rows of the model that
-    the runs start from.
+    the runs start from. Without this accuracy no run has a curve.
 
     Raises:
         BadFile: a curve.jsonl is damaged, or lacks the metric.

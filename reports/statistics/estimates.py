@@ -106,8 +106,8 @@ def clopper_pearson_estimate(
 def estimate_paired_ratio(a: Sequence[float], b: Sequence[float]) -> Estimate | None:
     """Return the ratio a / b of the geometric means of durations; None if there is no pair.
 
-    Durations are paired by position; a pair with a missing or infinite value is left out. Interval
-    and test are those of a paired t-test on logarithms. A single pair has neither.
+    Durations are paired by position. A pair in which one is missing, infinite or 0 is left out. The
+    interval and the test are those of a paired t-test on logarithms. A single pair has neither.
     """
     pairs = np.array([a, b])
     pairs = pairs[:, (np.isfinite(pairs) & (pairs > 0)).all(axis=0)]

@@ -24,7 +24,7 @@ def interquartile_mean(scores: np.ndarray) -> Estimate:
     Args:
         scores: shape (runs, tasks), at least two runs.
     """
-    drawn = np.take_along_axis(scores[None], _draw_runs(scores.shape, 0), axis=1)
+    drawn = np.take_along_axis(scores[None], _draw_runs(scores.shape, seed=0), axis=1)
     replicates = stats.trim_mean(drawn.reshape(REPLICATES, -1), 0.25, axis=1)
     value = stats.trim_mean(scores, 0.25, axis=None)
     return _percentile_estimate(value, replicates, f"n = {len(scores)} runs per task")
@@ -47,7 +47,8 @@ def probability_of_improvement(ours: np.ndarray, reference: np.ndarray) -> Estim
     sample = f"n = {len(ours)} and {len(reference)} runs per task"
     if np.ptp(wins) < ROUNDING:
         return clopper_pearson_estimate(wins.mean(), (0, 1), min(len(ours), len(reference)), sample)
-    our_runs, reference_runs = _draw_runs(ours.shape, 1), _draw_runs(reference.shape, 2)
+    our_runs = _draw_runs(ours.shape, seed=1)
+    reference_runs = _draw_runs(reference.shape, seed=2)
     by_task = [
         wins[our_runs[:, :, None, task], reference_runs[:, None, :, task], task].mean(axis=(1, 2))
         for task in range(tasks)

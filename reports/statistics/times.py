@@ -40,9 +40,9 @@ def median_time(times: Sequence[float]) -> Estimate:
 def median_ratio(ours: Sequence[float], reference: Sequence[float]) -> Estimate:
     """Return the median of the ratios of times ours / reference, with the sign test's interval.
 
-    Times are paired by position. The interval of `time_ratio`, which averages pairs, ends at 0 or
-    infinity as soon as a few pairs have such a ratio. The interval of the median ends there only if
-    many pairs have such a ratio.
+    Times are paired by position. A pair in which neither run reaches the accuracy is left out. The
+    interval of `time_ratio`, which averages pairs, ends at 0 or infinity as soon as a few pairs
+    have such a ratio. The interval of the median ends there only if many pairs have such a ratio.
     """
     logs = [_log_ratio(*pair) for pair in _select_reached(ours, reference)]
     if not logs:
@@ -81,7 +81,8 @@ def time_ratio(ours: Sequence[float], reference: Sequence[float]) -> Estimate:
     if not n:
         return Estimate(None, reason=NEITHER_REACHED)
     means = np.sort((logs[:, None] + logs)[np.triu_indices(n)] / 2)
-    # P(W <= w) for each w, where W is the sum of the ranks of the ratios above the tested ratio
+    # P(W <= w) for each w, where W is the sum of the ranks of the ratios above the tested ratio. W
+    # is also the number of `means` above its logarithm, which `p_at` counts.
     cumulative = np.cumsum(_rank_sum_distribution(n))
 
     def p_at(ratio: float) -> float:

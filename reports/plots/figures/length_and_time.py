@@ -14,6 +14,7 @@ figure = partial(
         Quantity("runtime.sampling", "inference time", is_duration=True),
     ],
     title="Completion length and inference time by H",
-    caption="Mean number of tokens of the completions in a training run, and the run's sampling "
-    "time. Crosses are runs, lines are means over seeds. The paper shows both for MATH.",
+    caption="Mean number of tokens of the completions in a training run, and the run's inference "
+    "time without grading. Crosses are runs, lines are means over seeds. The paper shows both for "
+    "MATH.",
 )

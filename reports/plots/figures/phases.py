@@ -79,7 +79,7 @@ def _draw_bars(axes: Axes, benchmark_runs: BenchmarkRuns) -> LegendEntries:
     entries: LegendEntries = {}
     for row, name in enumerate(names):
         if name not in seconds:
-            axes.text(0, row, " no runs", va="center")
+            axes.text(0, row, " no data", va="center")
             continue
         left = 0.0
         for segment, (_, color, hatch) in SEGMENTS.items():

@@ -37,9 +37,9 @@ def figure(data: ReportData) -> Figure:
             caption="The log importance weight of each token of one completion.",
             draw=_draw_placeholder,
             problems=[*data.problems.values()],
-            missing=[f"no run wrote {FILE}, the completion that this figure is drawn from"],
+            missing=[f"no run wrote {FILE}, from which this figure is drawn"],
         )
-    total = correlation(sum(record.log_weights))
+    total = correlation(sum(record.log_weights))  # in the format of correlations: three decimals
     benchmark = data.label_benchmark(record.benchmark)
     return Figure(
         title=title,
@@ -58,7 +58,7 @@ def figure(data: ReportData) -> Figure:
 def _find_record(data: ReportData) -> tuple[str, TokenWeights | None]:
     """Return the path and content of FILE of the run with the largest H that wrote it.
 
-    Its weights differ most from 1. Path and content are "" and None if no run wrote FILE.
+    With a large H, weights differ most from 1. The result is "" and None if no run wrote FILE.
     """
     trained = data.frame[data.frame.algorithm != BASE]
     by_h = trained.sort_values("H", ascending=False, kind="stable")
@@ -101,7 +101,8 @@ def _draw_tokens(record: TokenWeights, width: float):
     lines, shown, total = placed_tokens[-1][0] + 1, len(placed_tokens), len(record.tokens)
     largest = max(max(map(abs, record.log_weights)), 1e-3)
     norm, colors = TwoSlopeNorm(0, -largest, largest), matplotlib.colormaps["PuOr_r"]
-    canvas, ((axes,),) = style.create_canvas(width, 0.75 + HEIGHT * lines)
+    color_bar_height = 0.75  # inches
+    canvas, ((axes,),) = style.create_canvas(width, color_bar_height + HEIGHT * lines)
     for place, weight in zip(placed_tokens, record.log_weights, strict=False):
         _draw_token(axes, place, colors(norm(weight)), BAR * weight / largest)
     if shown < total:

@@ -74,7 +74,7 @@ def _draw_points(
         error = mean and [[max(0.0, y - 100 * mean.low)], [max(0.0, 100 * mean.high - y)]]
         edge = series_style.color if series_style.is_hollow else "black"
         entries[labels.algorithm(name)] = axes.errorbar(
-            x, y, error, [[x - times.min()], [times.max() - x]], ls="", ms=6, lw=0.8,
+            x, y, yerr=error, xerr=[[x - times.min()], [times.max() - x]], ls="", ms=6, lw=0.8,
             color=series_style.color, markeredgecolor=edge, markeredgewidth=0.5,
             **series_style.markers,
         )  # fmt: skip

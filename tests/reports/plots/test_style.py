@@ -170,7 +170,7 @@ def test_a_benchmark_without_runs_does_not_change_the_axes_of_others(params, run
             runs.delete(runs.root / run.folder / "steps.jsonl")
     figures = plots.build_figures("report", ReportData.read(params, runs.root))
     first, second = draw(figures["learning-by-step"]).axes
-    assert [text.get_text() for text in first.texts] == ["no runs"] and second.lines
+    assert [text.get_text() for text in first.texts] == ["no data"] and second.lines
     assert first.yaxis.get_tick_params()["labelleft"] and len(second.get_yticks()) > 2
 
 

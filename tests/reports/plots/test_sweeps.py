@@ -1,5 +1,7 @@
 """Figures of studies that sweep a parameter: lines, and the values that are drawn."""
 
+from dataclasses import replace
+
 import pytest
 
 from rapid.config.params import load
@@ -45,6 +47,17 @@ def test_variants_that_differ_only_in_the_swept_parameter_share_a_line(data):
         (2, "weighted = false", {0.0: NAMES[4], 1.0: NAMES[3]}),
         (2, "positive_only = true", {1.0: NAMES[5]}),
         (1, "RAPID", {0.0: NAMES[7], 1.0: NAMES[6]}),
+    ]
+
+
+def test_a_value_that_all_variants_have_is_not_replaced_by_the_default(data):
+    (study,) = studies.list_studies(data)
+    names = ["rapid-H2,baseline_scale=0.5", "rapid-H1,baseline_scale=0.5"]
+    study = replace(study, runs=replace(study.runs, algorithms=names))
+    lines = sweeps.group_variants(data.params, study)
+    assert [(line.h, line.label, line.by_value) for line in lines] == [
+        (2, "RAPID", {0.5: names[0]}),
+        (1, "RAPID", {0.5: names[1]}),
     ]
 
 
