@@ -87,7 +87,7 @@ def count_verdicts(verdicts: Iterable[str]) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Headline:
-    """A main claim for the first screen of the page, with its verdicts by benchmark and model."""
+    """A main claim on the first screen of report.html, with its verdicts by benchmark and model."""
 
     text: str
     verdicts: list[str]
