@@ -49,7 +49,7 @@ def main(arguments: list[str] | None = None) -> int:
         for experiment in list_experiments(part, options.quick)
     ]
     max_cores = max(experiment.setting.cores for _, experiment in experiments)
-    cores = _prepare(not {"j", "k"}.isdisjoint(options.part), max_cores)
+    cores = _prepare("j" in options.part or "k" in options.part, max_cores)
     from performance import models, report, results
     from rapid.artifacts.files import BadInput
 

@@ -75,7 +75,7 @@ def _check_expectation(
     ]
     if not checked:
         return ExpectationResult(text)
-    checked.sort(reverse=not at_least)
+    checked.sort(reverse=not at_least)  # the worst figure first
     failing = [pair for pair in checked if (pair[0] < bound if at_least else pair[0] > bound)]
     shown = failing or checked[:1]
     figures = "; ".join(f"{number_format.format(value)} ({label})" for value, label in shown)

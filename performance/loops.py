@@ -103,14 +103,15 @@ class MeasuringCallback(TrainerCallback):
 
         Returns:
             `seconds`, and the times of parts of them: `optimizer` (the optimizer's steps), `log_mu`
-            (RapidTrainer's computation of log mu) and `phases` (RapidTrainer's clock).
-            `cpu_seconds`, the CPU time of this process, which is far below `seconds` if the process
-            waited or other processes used the core. `length`, the mean number of tokens per
-            completion. `rewarded_share`, the share of completions with a reward, and
-            `rewarded_group_share`, the share of groups with at least one such completion. `memory`,
-            the peak of this process in 1e6 bytes; on a CPU it includes memory that the process
-            shares with its parent. `flops` (`count_flops`), and `peak_flops_per_second`, the
-            measured peak of the processor.
+            (RapidTrainer's computation of log mu, the behaviour policy's log-probs) and `phases`
+            (RapidTrainer's clock). `cpu_seconds`, the CPU time of this process, which is far below
+            `seconds` if the process waited or other processes used the core. `completions`,
+            the number of completions. `length`, the mean number of tokens per completion.
+            `rewarded_share`, the share of completions with a reward, and `rewarded_group_share`,
+            the share of groups with at least one such completion. `memory`, the peak of this
+            process in 1e6 bytes; on a CPU it includes memory that the process shares with its
+            parent. `flops` (`count_flops`), and `peak_flops_per_second`, the measured peak of the
+            processor.
         """
         seconds = read_synchronized_seconds() - self._began
         cpu_seconds = time.process_time() - self._cpu_before
@@ -230,7 +231,7 @@ class Failure(str):
 def _train_in_child(connection, parent_end, setting: Setting, build_trainer, build_reward) -> None:
     """Train until the parent ends; if training fails, send it the traceback."""
     parent_end.close()  # else `recv` would not notice that the parent has ended
-    if setting.vllm:  # else the engine of GRPOTrainer would take a share of all memory
+    if setting.vllm:  # on a CPU, GRPOTrainer's vLLM would else reserve a share of all memory
         prepare_engine()
     null = os.open(os.devnull, os.O_WRONLY)  # discard output; errors are sent to the parent
     os.dup2(null, 1), os.dup2(null, 2)

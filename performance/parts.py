@@ -48,7 +48,7 @@ class Experiment:
     """One measurement, for example of two trainers with equal settings."""
 
     name: str
-    subject: str  # what is measured: a model, a dataset of problems (math, ...), a folder of tests
+    subject: str  # what is measured: a model, a grader (of math, ...), or a folder of tests
     setting: Setting
     measure: str = "time_trainers"  # the name of a function in performance.measures
     trainers: tuple[str, ...] = ()  # the trainers to compare, keys of performance.trainers.TRAINERS

@@ -41,7 +41,7 @@ def _time_training(workload: Workload, setting: Setting, prompts: list[list[int]
     model = workload.load_from_folder().to(device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE)
     completions = [make_completion(row, setting.length) for row in range(setting.n_step)]
-    rows = list(zip(prompts, completions, strict=False))
+    rows = list(zip(prompts, completions, strict=False))  # of the first n_step prompts
 
     def take_step() -> None:
         for start in range(0, len(rows), setting.micro_batch):

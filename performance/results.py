@@ -38,9 +38,9 @@ def write_part(folder: Path, part: str, rows: list[dict], missing: list[str], op
 def read_rows(folder: Path, part: str, options: dict) -> list[dict]:
     """Return a part's rows for `--resume`.
 
-    The list is empty if they were measured with another commit, machine or option, or if a test
-    failed. The suffix "+dirty" of a commit is ignored, because writing the results changes files of
-    the repository.
+    The list is empty if they were measured with another commit, machine, package version or option,
+    or if a test failed. The suffix "+dirty" of a commit is ignored, because writing the results
+    changes files of the repository.
     """
     document = read_parts(folder).get(part, {"commit": "", "rows": []})
     source = _describe_source(options)

@@ -109,14 +109,19 @@ def _measure_memory(
         prompt_lengths=(PROMPT_LENGTH, PROMPT_LENGTH),
     )
     setting = Setting(H=2, n_step=group, group=group, scripted=True, **settings)
-    return call_in_fresh_process(measure_training_memory, trainer_name, workload, setting, 1, 0.5)
+    batches, solve_rate = 1, 0.5
+    return call_in_fresh_process(
+        measure_training_memory, trainer_name, workload, setting, batches, solve_rate
+    )
 
 
-# Table -> its file, and the function that measures a row.
+# Table -> its file, and the function that measures a row. The third table, `logit_seconds`, was
+# measured only once, and has no function.
 MEASURES = {
     "planned_memory": (PLANNED_MEMORY, measure_planned_memory),
     "trainer_memory": (MICRO_BATCHES, measure_trainer_memory),
 }
+# Former name of a table -> its name.
 FORMER_NAMES = {"held": "planned_memory", "memory": "trainer_memory"}
 
 

@@ -92,7 +92,7 @@ def build_rapid_trainer(
 
 
 def build_sft_trainer(workload: Workload, setting: Setting, _, **arguments) -> MicroBatchSFTTrainer:
-    """Build the trainer of supervised fine-tuning, on copies of one made demonstration."""
+    """Build the trainer of supervised fine-tuning, on copies of one generated demonstration."""
     tokenizer = AutoTokenizer.from_pretrained(workload.model)
     prompt = tokenizer(workload.prompts[0])["input_ids"]
     completion = make_completion(0, setting.length)

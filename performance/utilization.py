@@ -34,7 +34,8 @@ def count_forward_flops(shape: Shape, prompt: int, completion: int) -> float:
     """
     output_weights = shape.vocabulary * shape.hidden
     total = prompt + completion
-    # Attention scores and weighted sums of values: each token attends to itself and those before.
+    # Multiply-adds of attention: the scores and the weighted sums of values. Each token attends to
+    # itself and those before.
     attention = 2 * shape.layers * shape.query_width * total * (total + 1) / 2
     return 2 * (
         (shape.matmul_weights - output_weights) * total + output_weights * completion + attention

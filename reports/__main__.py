@@ -129,8 +129,8 @@ def _build_spec(data: ReportData, options: argparse.Namespace) -> Spec:
 def _write_tables(data: ReportData, content: Content, options: argparse.Namespace) -> list[Path]:
     """Write the results to tables.tex, and the other tables to appendix.tex; return all paths.
 
-    Each file has a copy for the terminal beside it (.txt). For an arena, results.csv with the end
-    points of each run is written too.
+    Each file has a copy for the terminal beside it (.txt). For an arena, but not for its
+    tuning, results.csv with the end points of each run is written too.
     """
     output, params = options.output, data.params
     style, prefix = PaperStyle.from_params(params.report), params.name or latex.DEFAULT_PREFIX

@@ -62,8 +62,8 @@ def collect_runs(
         no_evaluation_reason, no_summary_reason: why evaluation.json or summary.json has no values;
             "" if it has;
         examples: the completions that the report shows, from evaluation.json;
-        waived_layers: the sandbox layers that training or evaluation was allowed to lack, as keys
-            of `grading` in params.yaml;
+        waived_layers: the permissions that training or evaluation had to grade without a sandbox,
+            as keys of `grading` in params.yaml;
         start: the algorithm whose trained model the run started from; BASE for an untrained model;
         accepted: whether `rapid accept` declared a job of the run current after a change of code;
         csv_file: the CSV file with the run's results (see `reports.imported`); "" if they are in
@@ -118,12 +118,12 @@ def read_problem_sources(params: Params, root: Path | str) -> dict[str, ProblemS
     }
 
 
-def _list_job_names(needed: Sequence[Run]) -> list[str]:
+def _list_job_names(runs: Sequence[Run]) -> list[str]:
     """Return the names of the jobs that made these runs, and of the jobs that made their inputs."""
-    names = [f"data/{run.benchmark}" for run in needed] + [f"models/{run.model}" for run in needed]
-    names += [f"distilled/{run.benchmark}" for run in needed if SFT.matches_name(run.algorithm)]
-    names += [run.folder for run in needed if run.algorithm != BASE]
-    return list(dict.fromkeys([*names, *(run.evaluation for run in needed)]))
+    names = [f"data/{run.benchmark}" for run in runs] + [f"models/{run.model}" for run in runs]
+    names += [f"distilled/{run.benchmark}" for run in runs if SFT.matches_name(run.algorithm)]
+    names += [run.folder for run in runs if run.algorithm != BASE]
+    return list(dict.fromkeys([*names, *(run.evaluation for run in runs)]))
 
 
 def is_evaluation_metric(metric: str) -> bool:

@@ -137,8 +137,8 @@ def build_arena(data: ReportData) -> Content:
     # With `arena.only`, new algorithms are ranked among the recorded results of an earlier arena,
     # and no claim is tested.
     fields = list_fields(data)  # one for each benchmark
-    verdicts = [] if arena_params.only else arena.judge_claims(fields)
-    tables = arena.build_claims_tables(data, verdicts)
+    judged_claims = [] if arena_params.only else arena.judge_claims(fields)
+    tables = arena.build_claims_tables(data, judged_claims)
     for outcomes in fields:
         tables.append(standings.build_standings_table(outcomes, len(tables) + 1))
     # The trials of learning rates, read from a file that `reports.tuning` wrote.
@@ -146,9 +146,11 @@ def build_arena(data: ReportData) -> Content:
     for outcomes in fields:
         tables.append(phases.build_phases_table(outcomes, len(tables) + 1))
     summary = (
-        arena.summarize(fields, verdicts) if verdicts else standings.describe_new_ranks(fields)
+        arena.summarize(fields, judged_claims)
+        if judged_claims
+        else standings.describe_new_ranks(fields)
     )
-    headlines = arena.build_headlines(verdicts)
+    headlines = arena.build_headlines(judged_claims)
     content = _build_content("arena", data, tables, headlines=headlines, summary=summary)
     examples = [example for outcomes in fields for example in collect_arena_examples(outcomes)]
     return replace(content, examples=examples)

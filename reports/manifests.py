@@ -22,7 +22,7 @@ class JobManifest(Manifest):
 
     @property
     def waived_layers(self) -> set[str]:
-        """The sandbox layers that the job was allowed to lack: keys of params.yaml's `grading`."""
+        """The permissions that the job had to grade without a sandbox: keys of `grading`."""
         return set(GradingPermissions.model_validate(self.spec.get("grading", {})).unsafe_settings)
 
     def get_spec_value(self, key: str, default: Any = None) -> Any:

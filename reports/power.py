@@ -36,7 +36,7 @@ def find_similar(params: Params, run: Run) -> str:
     objective = build_train_spec(params, run).objective
     if objective.baseline == "none" or objective.baseline_scale == 0:
         return f"{RAPID.format_name(RECORDED_H)},baseline=none"
-    if parse_variant_name(run.algorithm).H == 1:
+    if parse_variant_name(run.algorithm).H == 1:  # all importance weights are 1
         return PG.name
     return RAPID.format_name(RECORDED_H) if objective.weighted else PG.format_name(RECORDED_H)
 

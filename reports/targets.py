@@ -1,8 +1,7 @@
 """The target accuracy of a benchmark in the arena, and the chance to reach it without learning.
 
-The arena uses the target accuracy that is set in the parameters (`reach`), if there is one, and
-otherwise the target accuracy that `compute_target` computes from runs. PG is policy gradient, the
-baseline.
+The arena uses the target accuracy in the parameters (`reach`), if there is one, and otherwise the
+one that `compute_target` computes from runs. PG is policy gradient, the baseline.
 """
 
 import math
@@ -40,14 +39,14 @@ def compute_target(
     untrained: pd.DataFrame,
     pg_runs: pd.DataFrame,
     metric: str,
-    set_target: float | None,
+    reach: float | None,
     evaluations: int,
 ) -> Target:
     """Return the target accuracy of a benchmark, computed from accuracies on the test problems.
 
     Args:
         untrained: rows of the model before RL in the data frame of all runs, one per evaluation.
-        set_target: the target accuracy that is set in the parameters, if any.
+        reach: the target accuracy in the parameters, if any.
         evaluations: how often a run is evaluated during and after training.
     """
     accuracies = untrained[metric].dropna().to_numpy()
@@ -62,7 +61,7 @@ def compute_target(
         noise = float(accuracies.std(ddof=1)) if len(accuracies) else math.nan
     chances = (
         curves.compute_chance_to_reach(accuracy, start, noise, evaluations)
-        for accuracy in (computed, computed if set_target is None else set_target)
+        for accuracy in (computed, computed if reach is None else reach)
     )
     return Target(start, noise, computed, *chances)
 

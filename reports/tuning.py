@@ -77,9 +77,9 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def collect_trials(data: ReportData) -> pd.DataFrame:
-    """Return a row for each trial, and for each evaluation of the model before training.
+    """Return a row for each trial, and for each evaluation of the model before RL.
 
-    The learning rate of the model before training is 0.
+    The latter rows have the algorithm BASE and the learning rate 0.
     """
     arena, rows = data.params.arena, []
     for benchmark, field in arena.fields.items():
@@ -99,8 +99,8 @@ def collect_trials(data: ReportData) -> pd.DataFrame:
 def score_rates(trials: pd.DataFrame, rule: RateRule) -> pd.Series:
     """Return the score of each rate in the trials of one algorithm on one benchmark.
 
-    It is the mean accuracy over seeds. By the rule "smoothed" it is averaged with the scores of the
-    neighbouring rates.
+    It is the mean accuracy over seeds. By the rule "smoothed" it is then averaged with the means of
+    the neighbouring rates, by weights of 1, 2 and 1.
     """
     means = trials.groupby("learning_rate").accuracy.mean()
     if rule == "highest":

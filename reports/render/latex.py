@@ -47,11 +47,17 @@ def render(
         keep_trailing_newline=True,
         autoescape=False,
     )
-    pieces = [(table, lay_out(table, _list_notes_below(table, style), style)) for table in tables]
+    pieces_by_table = [
+        (table, lay_out(table, _list_notes_below(table, style), style)) for table in tables
+    ]
     at_end = _collect_notes(tables) if style.notes == "end" else {}
     experiment = prefix if prefix != DEFAULT_PREFIX else ""
     return template.render(
-        pieces=pieces, style=style, labels=labels, at_end=at_end, experiment=experiment
+        pieces_by_table=pieces_by_table,
+        style=style,
+        labels=labels,
+        at_end=at_end,
+        experiment=experiment,
     )
 
 

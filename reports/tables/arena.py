@@ -2,7 +2,7 @@
 
 A claim compares two algorithms by an end point: the time to a target accuracy, the accuracy after
 equally many completions, or the accuracy in equal time. `reports.outcomes` describes the arena and
-computes the end points.
+its fields, and computes the end points.
 """
 
 from collections.abc import Sequence
@@ -52,6 +52,7 @@ class JudgedClaim:
     """A preregistered claim with its estimate and verdict.
 
     Args:
+        field: the end points of the algorithms on the claim's benchmark.
         estimate: the comparison of the claim's two algorithms.
         p: adjusted for all tests of all claims. The null hypothesis is that there is no difference,
             or for a claim of equivalence that the difference is at least the margin.
@@ -166,6 +167,7 @@ def build_headlines(judged_claims: list[JudgedClaim]) -> list[Headline]:
     verdicts: dict[str, list[str]] = {}
     for judged_claim in judged_claims:
         claim = judged_claim.claim
+        # The phrase without its last word: as good as -> as good.
         phrase, _, _ = PHRASES[claim.by, claim.expect].rpartition(" ")
         kind = f"{phrase.capitalize()} on {judged_claim.field.label}"
         verdicts.setdefault(kind, []).append(judged_claim.verdict)

@@ -87,7 +87,7 @@ def count_verdicts(verdicts: Iterable[str]) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Headline:
-    """A main claim for the first screen of the page, with its verdicts by benchmark and model."""
+    """A main claim on the first screen of report.html, with its verdicts by benchmark and model."""
 
     text: str
     verdicts: list[str]
@@ -278,9 +278,9 @@ def _expand_claim(paper_numbers: Sequence[str] = ("",), **row: Any) -> list[Pape
     for name in paper_numbers:
         facts = {"baseline": labels.algorithm(BASELINE)}
         if name:
-            number = paper.load_paper()["text"][name]
-            facts |= {"paper_text": number["value"], "number": paper.parse_number(number["value"])}
-            row["benchmark"] = number.get("benchmark", "")
+            entry = paper.load_paper()["text"][name]
+            facts |= {"paper_text": entry["value"], "number": paper.parse_number(entry["value"])}
+            row["benchmark"] = entry.get("benchmark", "")
             facts["benchmark"] = row["benchmark"] and labels.benchmark(row["benchmark"])
         fields = {k: fill_template(v, facts) if isinstance(v, str) else v for k, v in row.items()}
         numbers = {k: float(fields[k]) for k in ("above", "below", "paper_value") if k in fields}

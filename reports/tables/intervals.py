@@ -24,7 +24,7 @@ from reports.tables.columns import (
 from reports.tables.layout import ColumnGroups, apply_by_row, build_table
 from reports.tables.table import MISSING, Cell, Source, Table, build_estimate_cell
 
-NO_SCORES = "no run has scores by problem"
+NO_SCORES = "no interval, because the runs do not all have scores of the same problems"
 NO_PAIR = "no seed has runs of both"
 
 
@@ -36,8 +36,11 @@ class IntervalColumn(Column):
 
     def build_cell(self, runs: pd.DataFrame) -> Cell:
         cell, accuracy = super().build_cell(runs), pairs.estimate_accuracy(runs, self.metric)
+        if accuracy is None and cell.text == MISSING:
+            return cell
         if accuracy is None:
-            return cell if cell.text == MISSING else replace(cell, deviation="", reason=NO_SCORES)
+            reason = "; ".join(filter(None, [cell.reason, NO_SCORES]))
+            return replace(cell, deviation="", reason=reason)
         lines, detail = (cell.interval,), f"{accuracy.sample}."
         return replace(cell, deviation="", extra_lines=lines, detail=detail)
 

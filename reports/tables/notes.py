@@ -105,9 +105,9 @@ def collect_origin_facts(hardware: Iterable[str], commits: Iterable[str]) -> dic
 
 
 def collect_waiver_facts(waivers: Sequence[set[str]]) -> dict[str, Any]:
-    """Return how many jobs had the permission to lack a sandbox layer, and the keys that gave it.
+    """Return how many jobs were allowed to grade without a sandbox, and the keys that allowed it.
 
-    `waivers` has, for each job, these keys of the section `grading` in params.yaml.
+    `waivers` has, for each job, those of these keys of `grading` in params.yaml that were on.
     """
     keys = sorted(set().union(*waivers))
     return {

@@ -68,6 +68,7 @@ def _build_share_cell(outcomes: FieldOutcomes, phase: str, name: str) -> Cell:
 
 
 def _build_ratio_cell(outcomes: FieldOutcomes, share: float | None, name: str) -> Cell:
+    """Return a cell with the time of an algorithm divided by PG's; see `predict_ratio`."""
     our_runs, pg_runs = outcomes.pair_runs(name, PG.name)
     if our_runs.empty:
         return Cell(MISSING, reason=NO_PAIR)

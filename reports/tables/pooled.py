@@ -25,7 +25,7 @@ from reports.tables.layout import build_table, single_group
 from reports.tables.standings import count_runs, rank_algorithms
 from reports.tables.table import MISSING, Cell, Table
 
-# Titles of the analyses: their names in `FieldAnalyses` in words.
+# Titles of the analyses. Their attributes in `FieldAnalyses` have the same names: other_target, ...
 ANALYSES = ("Pooled", "Over seeds", "Earlier", "Latest", "Clustered", "Other target")
 # Title of an analysis -> benchmark -> its claims, as the analysis judges them.
 ClaimsByAnalysis = dict[str, dict[str, list[JudgedClaim]]]
@@ -35,7 +35,7 @@ def build_tables(fields: list[FieldAnalyses]) -> list[Table]:
     """Return all tables.
 
     They have the claims, other analyses of the claims, counts of verdicts, target accuracies, and
-    shares of runs that reach a level of accuracy.
+    shares of trainings that reach a level of accuracy.
     """
     data = fields[0].latest.data
     judged_claims = {
@@ -116,16 +116,16 @@ def _build_target_table(fields: list[FieldAnalyses], number: int) -> Table:
     """Return the table of target accuracies, and of the chance to reach them without learning."""
     latest = [field.latest for field in fields]
     columns: dict[str, Callable[[FieldOutcomes], Cell]] = {
-        "Start": lambda field: Cell(
-            formats.percent(field.test_target.start), formats.percent(field.test_target.noise)
+        "Start": lambda outcomes: Cell(
+            formats.percent(outcomes.test_target.start), formats.percent(outcomes.test_target.noise)
         ),
-        "Target": lambda field: Cell(formats.percent(field.target_accuracy)),
-        "Chance": lambda field: Cell(formats.p_value(field.test_target.chance_of_used)),
-        "Target on the test problems": lambda field: Cell(
-            formats.percent(field.test_target.computed)
+        "Target": lambda outcomes: Cell(formats.percent(outcomes.target_accuracy)),
+        "Chance": lambda outcomes: Cell(formats.p_value(outcomes.test_target.chance_of_used)),
+        "Target on the test problems": lambda outcomes: Cell(
+            formats.percent(outcomes.test_target.computed)
         ),
-        "Chance of that target": lambda field: Cell(
-            formats.p_value(field.test_target.chance_of_computed)
+        "Chance of that target": lambda outcomes: Cell(
+            formats.p_value(outcomes.test_target.chance_of_computed)
         ),
     }
     start = latest[0].data.params.training.start
@@ -135,7 +135,7 @@ def _build_target_table(fields: list[FieldAnalyses], number: int) -> Table:
     return build_table(
         "target",
         latest[0].data,
-        [[(field.label, field) for field in latest]],
+        [[(outcomes.label, outcomes) for outcomes in latest]],
         single_group(columns),
         [outcomes.benchmark for outcomes in latest],
         number,
@@ -145,7 +145,7 @@ def _build_target_table(fields: list[FieldAnalyses], number: int) -> Table:
 
 
 def _build_profile_table(field: FieldAnalyses, number: int) -> Table:
-    """Return the table of the share of each algorithm's runs that reach a level of accuracy."""
+    """Return the table of the share of an algorithm's trainings that reach a level of accuracy."""
     accuracies, never = {}, {}
     for name in rank_algorithms(field.latest):
         outcomes = [analysis.outcomes[name] for analysis in (field.earlier, field.latest)]
@@ -169,7 +169,7 @@ def _build_profile_table(field: FieldAnalyses, number: int) -> Table:
 
 
 def _find_informative_levels(accuracies: np.ndarray) -> Iterator[float]:
-    """Yield multiples of `LEVEL_SPACING` that more than 2 % but less than 98 % of runs reach."""
+    """Yield multiples of LEVEL_SPACING that more than 2 % but less than 98 % of trainings reach."""
     for number in range(1, round(1 / curves.LEVEL_SPACING)):
         level = number * curves.LEVEL_SPACING
         if 0.02 < (accuracies >= level - curves.ROUNDING).mean() < 0.98:

@@ -103,7 +103,8 @@ def _build_manifest_rows(
 ) -> list[tuple[str, RowFunction]]:
     """Return a row for each title in `keys`, with the value of the title's key in manifests' specs.
 
-    The manifests are those of a stage's jobs of an algorithm; None stands for all RL algorithms.
+    The manifests are those of a stage's jobs of an algorithm. None stands for all RL
+    algorithms, and for distillations, which have no algorithm.
     """
 
     def read_value(manifest: JobManifest, key: str) -> Any:
@@ -125,6 +126,7 @@ def _build_benchmark_table(
     """Return a table with a column for each benchmark."""
     columns = {}
     for benchmark, source in data.problems.items():
+        # Distillations have the benchmark at the top of their spec, other jobs have it under "run".
         manifests = {
             path: manifest
             for path, manifest in data.manifests.items()

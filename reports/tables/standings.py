@@ -147,15 +147,17 @@ def _format_seconds(seconds: float) -> str:
 
 
 STANDINGS = [
-    StandingColumn("Seconds to {target}%", _format_seconds, _estimate_median_seconds, False),
+    StandingColumn(
+        "Seconds to {target}%", _format_seconds, _estimate_median_seconds, is_comparison=False
+    ),
     StandingColumn(f"Ratio to {REFERENCE}", formats.ratio, _compare_by("seconds")),
-    StandingColumn("Accuracy", formats.percent, _estimate_accuracy, False),
+    StandingColumn("Accuracy", formats.percent, _estimate_accuracy, is_comparison=False),
     StandingColumn(f"Difference to {REFERENCE}", formats.points, _compare_by("accuracy")),
     StandingColumn(f"P(above {REFERENCE})", formats.percent, _estimate_probability_of_improvement),
     StandingColumn("Difference in equal time", formats.points, _compare_by("accuracy_in_time")),
     StandingColumn(f"Runtime ratio to {REFERENCE}", formats.ratio, _estimate_runtime_ratio),
-    StandingColumn("Clipped", formats.percent, _average("clip_fraction"), False),
-    StandingColumn("Staleness", formats.staleness, _average("staleness"), False),
+    StandingColumn("Clipped", formats.percent, _average("clip_fraction"), is_comparison=False),
+    StandingColumn("Staleness", formats.staleness, _average("staleness"), is_comparison=False),
 ]
 
 
@@ -166,7 +168,7 @@ def _build_pass_at_column(k: int) -> StandingColumn:
         runs = outcomes.outcomes[name].runs
         return pairs.estimate_accuracy(runs, f"pass@{k}") if "scores" in runs else None
 
-    return StandingColumn(f"Pass@{k}", formats.percent, estimate, False)
+    return StandingColumn(f"Pass@{k}", formats.percent, estimate, is_comparison=False)
 
 
 def build_standings_table(outcomes: FieldOutcomes, number: int) -> Table:

@@ -23,9 +23,10 @@ class StudyRuns:
     """The runs of one study.
 
     Args:
-        start: algorithm whose trained model the runs start from.
-        untrained: rows of this start model in the data frame.
+        start: the algorithm whose trained model the runs start from; "base" for an untrained model.
+        untrained: rows of the data frame with evaluations of this start model.
         metric: the first pass@k of the benchmark.
+        root: the folder that contains runs/ and evaluations/.
         sweep: the parameter by whose value a figure shows the variants; "" for none.
     """
 

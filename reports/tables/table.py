@@ -15,7 +15,10 @@ Mark = Literal["", "best", "runner-up"]
 
 @dataclass(frozen=True)
 class Source:
-    """A value of a run, from which a cell was computed, and its file below the root."""
+    """A value of a run, from which a cell was computed.
+
+    `path` is that of its file, below the folder that contains runs/ and evaluations/.
+    """
 
     label: str
     text: str

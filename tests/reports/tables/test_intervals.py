@@ -154,3 +154,15 @@ def test_accuracy_has_an_interval_instead_of_a_deviation(params, runs):
     dapo, grpo = cells["DAPO"], cells["GRPO"]
     assert (dapo.text, dapo.deviation, dapo.reason) == ("25.0%", "", intervals.NO_SCORES)
     assert grpo.text == "—" and grpo.reason.startswith("not evaluated")
+
+
+def test_a_cell_without_an_interval_names_missing_runs_too(values, runs):
+    """DAPO has different problems with seeds 0 and 1, and no run with seed 2."""
+    values["tables"]["main"]["seeds"] = list(SEEDS)
+    for seed in (0, 1):
+        score = ProblemScore(id=f"seed{seed}", samples=8, correct=4 * seed)
+        runs.write_scores(make_run("dapo", seed), [4 * seed], scores=[score])
+    table = intervals.build_intervals_table(ReportData.read(load(values), runs.root))
+    (reason,) = (row.cells[1][0].reason for row in table.rows if row.label == "DAPO")
+    assert reason.startswith("leaves out 1 of 3 runs: not evaluated")
+    assert reason.endswith(f"; {intervals.NO_SCORES}")
