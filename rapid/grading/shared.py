@@ -59,7 +59,7 @@ class SharedGraders:
             LeanUnavailable: Lean does not start.
         """
         jobs = list(zip(problems, completions, strict=True))
-        if len(jobs) == 1:  # not queued: the caller may have threads of its own
+        if len(jobs) == 1:  # graded in this thread: callers may have several
             return [self._grade_completion(*jobs[0])]
         futures: list[Future[Verdict | None]] = [Future() for _ in jobs]
         try:

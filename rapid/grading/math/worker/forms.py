@@ -107,7 +107,7 @@ def find_unevaluated_in_number(number: Formula) -> Iterator[str]:
 
 
 def find_unevaluated_at_top(formula: Formula) -> Iterator[str]:
-    """Yield what the outermost operation of a formula leaves unevaluated, without its operands."""
+    """Yield what the outermost operation leaves unevaluated, but not what its operands do."""
     operation = "product" if kind(formula) in PRODUCT_KINDS else kind(formula)
     if value(formula).is_Rational:
         yield f"{operation} of numbers"
@@ -123,6 +123,7 @@ def find_unevaluated_at_top(formula: Formula) -> Iterator[str]:
             if kind(formula.children[-1]) == "power" or has_sum(formula.children[-1]):
                 yield "root of a power or sum"
         case "absolute_value":
+            # |-x| could be |x|.
             yield "two signs in a row" if is_negated(formula.children[0]) else operation
         case "function_call":
             # exp(x) counts like e^x, in which "e" is found as a letter.
@@ -147,8 +148,12 @@ def find_unevaluated_in_sum(signed_terms: list[tuple[str, Formula]]) -> Iterator
 
 
 def find_unevaluated_in_power(base: Formula, exponent: Formula) -> Iterator[str]:
-    """Yield what a power leaves unevaluated: powers of numbers, of powers, and of products."""
+    """Yield what a power leaves unevaluated: powers of numbers, of powers, and of products.
+
+    Also yields "exponential", "root" or "denominator" for a power that is one.
+    """
     exponent_value, base_value = value(exponent), value(base)
+    # e and pi have no free symbols, but are letters here. i is not: its powers can be computed.
     is_letter = kind(base) == "NAME" and base != "i"
     if not exponent_value.is_Rational:
         yield "exponential"
@@ -299,6 +304,7 @@ def is_simplest(formula: Formula) -> bool:
     """Return whether fractions are reduced, roots are simplified, and factors are irreducible."""
     formula = drop_minus_sign(formula)
     if kind(formula) == "MIXED_NUMBER":
+        # `q` is the denominator after sympy has reduced the fraction.
         return split_mixed_number(formula)[1].q == int(re.findall(r"\d+", formula)[-1])
     if isinstance(formula, Token):
         return True
