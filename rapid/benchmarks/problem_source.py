@@ -18,7 +18,7 @@ from rapid.benchmarks import BENCHMARKS
 from rapid.text import join_words, shorten_commit
 
 DIGITS = 12  # hexadecimal digits of a SHA-256 or commit that are printed
-FLAWED = "flawed"  # key of the manifest: part -> id of a problem -> what is wrong with it
+FLAWED = "flawed"  # key of the manifest; by part and id of a problem: what is wrong with it
 # Nouns for a source, by its kind.
 SOURCE_NOUNS = {"hub": "the hub's dataset", "file": "the file", "folder": "the folder"}
 
@@ -111,13 +111,14 @@ def build_declared_source(
     digests, path = prepared.inputs if prepared else {}, Path(source).as_posix()
     name = Path(source).name or source
     if [*digests] == [path] or not (digests or Path(source).is_dir()):
-        return ProblemSource(benchmark, "file", name, "", digests.get(path, ""), prepared)
+        digest = digests.get(path, "")
+        return ProblemSource(benchmark, "file", name, digest=digest, prepared=prepared)
     if not digests:
         return ProblemSource(benchmark, "folder", name, prepared=prepared)
     # The digest of a folder is the SHA-256 of the list that `sha256sum` prints for its files.
     lines = (f"{digests[path]}  {os.path.relpath(path, source)}\n" for path in sorted(digests))
     digest = hashlib.sha256("".join(lines).encode()).hexdigest()
-    return ProblemSource(benchmark, "folder", name, "", digest, prepared)
+    return ProblemSource(benchmark, "folder", name, digest=digest, prepared=prepared)
 
 
 def read_source(benchmark: str, folder: Path | str, source: str) -> ProblemSource:

@@ -18,7 +18,8 @@ from rapid.grading.worker import Worker
 
 MAX_LOGGED_PROBLEMS = 20  # bad problems that the log names; then it says that there are more
 
-Job = tuple[Problem | BadProblem | None, str]  # a problem and a completion
+# A completion and its problem. The problem may also be an error or None (`SharedGraders.grade`).
+Job = tuple[Problem | BadProblem | None, str]
 
 logger = logging.getLogger(__name__)
 
