@@ -123,6 +123,8 @@ class Benchmark:
     def warm_up(self, grader: GraderPool, problems: list[Problem]) -> None:
         """Warm up graders, so that their first verdicts in training do not wait for their start.
 
+        By default one grader grades an empty completion.
+
         Args:
             problems: problems of the training run, at least one.
         """

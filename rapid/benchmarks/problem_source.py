@@ -111,14 +111,13 @@ def build_declared_source(
     digests, path = prepared.inputs if prepared else {}, Path(source).as_posix()
     name = Path(source).name or source
     if [*digests] == [path] or not (digests or Path(source).is_dir()):
-        digest = digests.get(path, "")
-        return ProblemSource(benchmark, "file", name, digest=digest, prepared=prepared)
+        return ProblemSource(benchmark, "file", name, "", digests.get(path, ""), prepared)
     if not digests:
         return ProblemSource(benchmark, "folder", name, prepared=prepared)
     # The digest of a folder is the SHA-256 of the list that `sha256sum` prints for its files.
     lines = (f"{digests[path]}  {os.path.relpath(path, source)}\n" for path in sorted(digests))
     digest = hashlib.sha256("".join(lines).encode()).hexdigest()
-    return ProblemSource(benchmark, "folder", name, digest=digest, prepared=prepared)
+    return ProblemSource(benchmark, "folder", name, "", digest, prepared)
 
 
 def read_source(benchmark: str, folder: Path | str, source: str) -> ProblemSource:

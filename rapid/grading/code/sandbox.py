@@ -8,8 +8,8 @@ runner is started in the strongest layer that works on this machine:
 - "filters": filters in the kernel around each child, Landlock and seccomp together.
 
 In each of these layers a child cannot reach the network, the host's processes, or any file but
-those of Python itself. If none of them works, nothing is graded, unless the caller accepts a fourth
-one (`unsafe`):
+those of Python and of the packages that completions may import (`runner.packages`). If none of them
+works, nothing is graded, unless the caller accepts a fourth layer (`unsafe`):
 
 - "limits": limits on resources and, if the grader runs as root, a user without rights. A completion
   can read files and the environment of the grader's user, and can send signals to that user's
