@@ -111,7 +111,7 @@ class Benchmark:
     def build_grader(
         self, timeout: float, workers: int = 1, permissions: GradingPermissions = NO_PERMISSIONS
     ) -> GraderPool:
-        """Build a grader of completions, which is used as a context manager.
+        """Build a pool of graders of completions, which is used as a context manager.
 
         Args:
             timeout: seconds of wall-clock time for a verdict.
@@ -121,7 +121,9 @@ class Benchmark:
         raise NotImplementedError
 
     def warm_up(self, grader: GraderPool, problems: list[Problem]) -> None:
-        """Warm up a grader, so that its first verdicts in training do not wait for its start.
+        """Warm up graders, so that their first verdicts in training do not wait for their start.
+
+        By default one grader grades an empty completion.
 
         Args:
             problems: problems of the training run, at least one.

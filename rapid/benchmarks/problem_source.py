@@ -18,7 +18,7 @@ from rapid.benchmarks import BENCHMARKS
 from rapid.text import join_words, shorten_commit
 
 DIGITS = 12  # hexadecimal digits of a SHA-256 or commit that are printed
-FLAWED = "flawed"  # key of the manifest: part -> id of a problem -> what is wrong with it
+FLAWED = "flawed"  # key of the manifest; by part and id of a problem: what is wrong with it
 # Nouns for a source, by its kind.
 SOURCE_NOUNS = {"hub": "the hub's dataset", "file": "the file", "folder": "the folder"}
 

@@ -81,7 +81,7 @@ def _find_line(error: Exception, template: str) -> int:
         return error.lineno
     frames = traceback.extract_tb(error.__traceback__)
     lines = [frame.lineno for frame in frames if frame.filename.endswith(template)]
-    return lines[-1] or 1 if lines else 1
+    return (lines[-1] or 1) if lines else 1
 
 
 def tokenize_prompt(tokenizer, prompt: str, chat: bool) -> list[int]:

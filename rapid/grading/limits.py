@@ -45,7 +45,7 @@ CODE_REPLY_SECONDS = 30.0
 # --- Mathematical answers ---
 
 MATH_CHARACTERS = 1000  # maximum length of an answer; longer ones (none in MATH) are unparsable
-MATH_BYTES = 4_000_000_000  # address space of the process that compares; 9^{9^9} needs more
+MATH_BYTES = 4_000_000_000  # address space of the process that compares
 MATH_MB = 5000  # memory of that process and of the worker that forks it, together
 MATH_START_SECONDS = 120.0  # to import sympy, from a cold disk on a busy machine
 MATH_GRACE_SECONDS = 2.0  # for a worker to end by itself before it is killed
@@ -66,4 +66,4 @@ LEAN_NATIVE_MB = 16_000  # memory of a native Lean; Mathlib's memory-mapped file
 LEAN_STACK_KIBIBYTES = 65_536  # a Lean process's stack, for deep recursion; 8192 is usual
 LEAN_START_SECONDS = 300.0  # to import the header: seconds for core Lean, a minute for Mathlib
 LEAN_STARTS = 3  # attempts to start a process, if it is killed from outside before it is ready
-LEAN_CHECKERS = 2  # pairs of Lean processes that a grader keeps: 1 GB each, one per header
+LEAN_CHECKERS = 2  # pairs of Lean processes that a grader keeps: one per header, each over 1 GB

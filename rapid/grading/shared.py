@@ -18,7 +18,8 @@ from rapid.grading.worker import Worker
 
 MAX_LOGGED_PROBLEMS = 20  # bad problems that the log names; then it says that there are more
 
-Job = tuple[Problem | BadProblem | None, str]  # a problem and a completion
+# A completion and its problem. The problem may also be an error or None (`SharedGraders.grade`).
+Job = tuple[Problem | BadProblem | None, str]
 
 logger = logging.getLogger(__name__)
 
@@ -59,7 +60,7 @@ class SharedGraders:
             LeanUnavailable: Lean does not start.
         """
         jobs = list(zip(problems, completions, strict=True))
-        if len(jobs) == 1:  # not queued: the caller may have threads of its own
+        if len(jobs) == 1:  # graded in this thread: callers may have several
             return [self._grade_completion(*jobs[0])]
         futures: list[Future[Verdict | None]] = [Future() for _ in jobs]
         try:

@@ -150,7 +150,7 @@ def _draw_number(rng: random.Random) -> int:
 
 
 def _write_addition(a: int, b: int, slip: bool = False) -> tuple[str, str]:
-    """Return the steps of a + b < 100 in columns, and the sum. A slip inverts the carry."""
+    """Return the steps of a + b in columns, for numbers below 100, and the sum."""
     units = a % 10 + b % 10
     carry = (units >= 10) != slip  # a slip inverts the carry
     tens = a // 10 + b // 10 + carry
@@ -160,10 +160,10 @@ def _write_addition(a: int, b: int, slip: bool = False) -> tuple[str, str]:
 
 
 def _write_subtraction(a: int, b: int, slip: bool = False) -> tuple[str, str]:
-    """Return the steps of a - b > 0 in columns, and the difference. A slip inverts the borrow."""
+    """Return the steps of a - b > 0 in columns, for numbers below 100, and the difference."""
     minuend = a % 10 + 10 * (a % 10 < b % 10)  # the units of a, plus ten if a ten is borrowed
     units = minuend - b % 10
-    borrow = (minuend >= 10) != slip
+    borrow = (minuend >= 10) != slip  # a slip inverts the borrow
     tens = a // 10 - b // 10 - borrow
     steps = f"{a}-{b}: {minuend}-{b % 10}={units}, "
     steps += f"{a // 10}-{b // 10}{'-1' * borrow}={tens}. "

@@ -43,7 +43,7 @@ class MiniF2F(Benchmark):
         """Start Lean, elaborate the problems' statements, and grade proofs of other theorems.
 
         After this, Lean is equally fast whether its process is new or has served an earlier job.
-        With problems that import Mathlib, Lean is only started.
+        If a problem has a header, such as `import Mathlib`, one grader starts its Lean, and no more.
         """
         if any(problem.header for problem in problems):
             super().warm_up(grader, problems)

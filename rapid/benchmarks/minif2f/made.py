@@ -47,13 +47,13 @@ def _join_tactics(*tactics: str) -> str:
 
 
 def _draw_equation(rng: random.Random, reason: str) -> tuple[str, ...]:
-    """Draw an equation `m * x + a = b` or `m * x - a = b` over Nat.
+    """Draw an equation `factor * x + term = base ^ exponent`, or the same with a minus, over Nat.
 
-    Over Int, `simp +arith` would solve it. Returns the variable, both sides, a proof that a
-    solution exists (by a witness, and a term `reason` that it is one), and two proofs with a
-    mistake.
+    Over Int, `simp +arith` would solve it. Returns the variable, both sides, a proof that the
+    equation has a solution, and two proofs with a mistake. A proof gives the solution, and `reason`
+    as the proof that it is one.
     """
-    # `plus` is the sign in the equation, `minus` the opposite sign, which the solution has.
+    # `plus` is the sign in the equation, + or -. `minus` is the opposite sign, for the solution.
     x, plus, minus = rng.choice(VARIABLES), *rng.choice(("+-", "-+"))
     base, exponent = (rng.randint(*bounds) for bounds in POWER)
     factor = rng.randint(2, 9)
@@ -62,6 +62,7 @@ def _draw_equation(rng: random.Random, reason: str) -> tuple[str, ...]:
     term = rng.choice([term for term in range(10, 100) if (term - power) % factor == 0])
 
     def write_proof(minus: str, division: str) -> str:
+        # In a mistake one of these is another operation.
         witness = f"({base} ^ {exponent} {minus} {term}) {division} {factor}"
         return _join_tactics(f"exact ⟨{witness}, {reason}⟩")
 
@@ -103,6 +104,7 @@ def _draw_recurrence(rng: random.Random) -> GeneratedTheorem:
         f"(f : Nat → Int) (h₀ : f {place} = {start}) (h₁ : ∀ n, f (n + 1) = f n + {step}) : "
         f"f {far + place} = {step * far + start}"
     )
+    # Each mistake swaps two of the three numbers.
     mistakes = [write_proof(place, start, step), write_proof(start, step, place)]
     return GeneratedTheorem(statement, write_proof(place, step, start), mistakes)
 
@@ -124,5 +126,6 @@ def _draw_period(rng: random.Random) -> GeneratedTheorem:
         f"(f : Nat → {kind}) (h₀ : f {place} = {value}) (h₁ : ∀ n, f (n + {period}) = f n) : "
         f"f ({place} + {period} * {far}) = {value}"
     )
+    # Each mistake swaps two of the three numbers.
     mistakes = [write_proof(period, place, value), write_proof(value, period, place)]
     return GeneratedTheorem(statement, write_proof(place, period, value), mistakes)

@@ -21,7 +21,7 @@ class LeanProblem(Problem):
     name: str = Field(validation_alias=AliasChoices("name", "id"))
     formal_statement: str = Field(
         validation_alias=AliasChoices("formal_statement", "statement"),
-        description="in a file, its key may also be statement, and the key of name may be id",
+        description="the key in a file may also be `statement`, and that of `name` may be `id`",
     )
     header: str = ""
     split: str = ""  # of the dataset; see rapid.benchmarks.published

@@ -8,8 +8,8 @@ runner is started in the strongest layer that works on this machine:
 - "filters": filters in the kernel around each child, Landlock and seccomp together.
 
 In each of these layers a child cannot reach the network, the host's processes, or any file but
-those of Python itself. If none of them works, nothing is graded, unless the caller accepts a fourth
-one (`unsafe`):
+those of Python and of the packages that completions may import (`runner.packages`). If none of them
+works, nothing is graded, unless the caller accepts a fourth layer (`unsafe`):
 
 - "limits": limits on resources and, if the grader runs as root, a user without rights. A completion
   can read files and the environment of the grader's user, and can send signals to that user's
@@ -283,12 +283,12 @@ class Sandbox:
         missing = [name for key, name in names.items() if not (self.filtered and self._hello[key])]
         if layer == "filters" and missing:
             raise SandboxError(f"no {' and no '.join(missing)}")
-        answers = []
+        lines = []
         paths = [__file__, "/etc/passwd", f"/proc/{os.getpid()}/environ"]
-        trial = encode_job(_TRIAL, "f", json.dumps([[paths]]))
-        seconds = limits.CODE_START_SECONDS
-        self._run(trial, seconds, lambda line: answers.append(line) or False, 10_000, False)
-        answer = json.loads(answers[0]) if answers else {}
+        job = encode_job(_TRIAL, "f", json.dumps([[paths]]))
+        seconds, line_limit = limits.CODE_START_SECONDS, 10_000
+        self._run(job, seconds, lambda line: lines.append(line) or False, line_limit, guarded=False)
+        answer = json.loads(lines[0]) if lines else {}
         if "output" not in answer:
             raise SandboxError(
                 f"a trial job answered {answer}; can user {self._hello['user']} read {_PREFIX}?"

@@ -46,13 +46,13 @@ class Opaque:
 
 @dataclass(frozen=True)
 class Digest:
-    """Stands for a long list or tuple. Digests are equal if all values and types in these are."""
+    """Stands for a long list or tuple. Equal digests mean equal values of the same types."""
 
     blake2: str
 
 
 # Types that may be in a digest. Not float, since floats are compared with a tolerance; not dict,
-# since the bytes of equal dicts depend on the order of their items (of sets, marshal sorts them).
+# since the bytes of equal dicts depend on the order of their items (marshal sorts those of sets).
 _DIGESTIBLE_TYPES = {type(None), bool, int, str, bytes, list, tuple, set, frozenset}
 _NESTABLE_TYPES = {list, tuple, set, frozenset}
 _MAX_DEPTH = 20  # levels of nesting that are looked at for a digest

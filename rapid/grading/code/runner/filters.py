@@ -3,7 +3,8 @@
 - `SystemCallFilter` (seccomp) allows the system calls that Python needs to compute, and refuses all
   others, such as those for processes, signals, sockets, shared memory, resource limits, mounts, and
   for opening files to write.
-- `FileFilter` (Landlock) refuses all access to files, except for reading those of Python.
+- `FileFilter` (Landlock) refuses all access to files, except for reading those of Python and of the
+  packages that completions may import.
 
 `rapid.grading.code.sandbox` lists the ways to isolate completions, called layers. The layers
 "bwrap" (bubblewrap) and "namespaces" use namespaces of the kernel, and these filters are a second

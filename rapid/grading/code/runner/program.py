@@ -127,6 +127,7 @@ def find_program(completion: str, name: str) -> list[ProgramStep]:
             or the only definition of the function in it cannot be parsed.
     """
     text = re.sub(r"\r\n?", "\n", completion.removeprefix("\ufeff"))
+    # Code that follows [PYTHON] on the same line is put on the next one.
     text = re.sub(r"^([ \t]*\[PYTHON\])(?=.*\S)", r"\1\n", text, flags=re.MULTILINE)
     if "\0" in text:
         raise ValueError("a program cannot contain NUL")

@@ -3,7 +3,8 @@
     python worker MEMORY_BYTES
 
 Standard input is a socket, on which the worker also sends its replies. A request is a line of JSON:
-{"gold", "answer", "question", "timeout"}, the timeout in seconds. The reply is one word, the reason
+{"gold", "answer", "question", "timeout"}, which are the known answer, the answer that is compared
+with it, the text of the problem, and the time limit in seconds. The reply is one word, the reason
 of the verdict, which is "infrastructure" if the process that compares was killed from outside. A
 grader first sends an empty line. The worker then clears the caches of earlier answers, and replies
 "ready".
@@ -82,7 +83,7 @@ class Child:
         self.link, child_link = socket.socketpair()
         self.pid = os.fork()
         if self.pid == 0:
-            os.close(connection.fileno())  # the child sends its answers through the worker
+            os.close(connection.fileno())  # the child replies through the worker
             self.link.close()
             drop_rights(memory)
             serve_requests(child_link)
@@ -120,7 +121,7 @@ class Child:
 
 
 def serve_requests(link: socket.socket) -> None:
-    """Answer requests until the link is closed. SIGALRM kills this process when the time is up."""
+    """Reply to requests until the link is closed. SIGALRM kills this process if time runs out."""
     for line in link.makefile():
         request = json.loads(line)
         signal.setitimer(signal.ITIMER_REAL, request.pop("timeout"))

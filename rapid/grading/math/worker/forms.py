@@ -107,7 +107,7 @@ def find_unevaluated_in_number(number: Formula) -> Iterator[str]:
 
 
 def find_unevaluated_at_top(formula: Formula) -> Iterator[str]:
-    """Yield what the outermost operation of a formula leaves unevaluated, without its operands."""
+    """Yield what the outermost operation leaves unevaluated, but not what its operands do."""
     operation = "product" if kind(formula) in PRODUCT_KINDS else kind(formula)
     if value(formula).is_Rational:
         yield f"{operation} of numbers"
@@ -123,6 +123,7 @@ def find_unevaluated_at_top(formula: Formula) -> Iterator[str]:
             if kind(formula.children[-1]) == "power" or has_sum(formula.children[-1]):
                 yield "root of a power or sum"
         case "absolute_value":
+            # |-x| could be |x|.
             yield "two signs in a row" if is_negated(formula.children[0]) else operation
         case "function_call":
             # exp(x) counts like e^x, in which "e" is found as a letter.
@@ -147,8 +148,12 @@ def find_unevaluated_in_sum(signed_terms: list[tuple[str, Formula]]) -> Iterator
 
 
 def find_unevaluated_in_power(base: Formula, exponent: Formula) -> Iterator[str]:
-    """Yield what a power leaves unevaluated: powers of numbers, of powers, and of products."""
+    """Yield what a power leaves unevaluated: powers of numbers, of powers, and of products.
+
+    Also yields "exponential", "root" or "denominator" for a power that is one.
+    """
     exponent_value, base_value = value(exponent), value(base)
+    # e and pi have no free symbols, but are letters here. i is not: its powers can be computed.
     is_letter = kind(base) == "NAME" and base != "i"
     if not exponent_value.is_Rational:
         yield "exponential"
@@ -174,7 +179,8 @@ def find_unevaluated_in_power(base: Formula, exponent: Formula) -> Iterator[str]
 def find_unevaluated_in_product(formula: Formula) -> Iterator[str]:
     """Yield what a product or fraction leaves unevaluated: factors to multiply or cancel."""
     dividends, divisors, dividend_number, divisor_number = split_quotient(formula)
-    # `other_side` is what a single 0 or 1 is divided by: 1/x needs its 1, but x/1 does not.
+    # A single 0 or 1 above the line is allowed if something is below the line, as in 1/x. Below the
+    # line it is not allowed, as in x/1; so `other_side` of the divisors is empty.
     for same_side, other_side in ((dividends, divisors), (divisors, [])):
         bases = [get_power_base(factor) for factor in same_side if not number_style(factor)]
         numbers = [
@@ -189,7 +195,8 @@ def find_unevaluated_in_product(formula: Formula) -> Iterator[str]:
             yield "product of numbers"
     if set(map(get_power_base, dividends)) & set(map(get_power_base, divisors)):  # x/x, x^2/x
         yield "product of numbers"
-    # A number divided by a number, if one of them is a fraction or the division has no remainder.
+    # A number divided by a number, if one of them is a fraction (its denominator `q` is above 1) or
+    # the division has no remainder.
     if divisor_number != 1 and (
         dividend_number.q > 1 or divisor_number.q > 1 or dividend_number % divisor_number == 0
     ):
@@ -265,7 +272,7 @@ def shape(formula: Formula) -> str:
     For a number it is the style (`number_style`). For other formulas:
 
     - "expanded": a product without sums in it, or a sum of such products;
-    - "factored": a product with a factor that is an expanded sum;
+    - "factored": a product with a factor that is an expanded sum, or a power of an expanded sum;
     - "quotient": an expanded or factored formula divided by a letter or a sum;
     - "sum of quotients": a sum with such a quotient;
     - OTHER_SHAPE: anything else, such as x + 2(x+1).
@@ -299,6 +306,7 @@ def is_simplest(formula: Formula) -> bool:
     """Return whether fractions are reduced, roots are simplified, and factors are irreducible."""
     formula = drop_minus_sign(formula)
     if kind(formula) == "MIXED_NUMBER":
+        # `q` is the denominator after sympy has reduced the fraction.
         return split_mixed_number(formula)[1].q == int(re.findall(r"\d+", formula)[-1])
     if isinstance(formula, Token):
         return True
@@ -308,6 +316,7 @@ def is_simplest(formula: Formula) -> bool:
         "root" in find_unevaluated(factor) for factor in divisors
     ):
         return False
+    # A negative exponent: x^{-1} is simpler as 1/x.
     if kind(formula) == "power" and value(formula.children[1]).is_negative:
         return False
     if is_surd(formula) and not is_simplified_root(formula):

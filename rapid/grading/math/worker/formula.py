@@ -133,7 +133,7 @@ def _value(formula: Formula) -> Expr:
     if formula_kind in PRODUCT_KINDS:
         return sympy.Mul(*(value(factor) ** exponent for exponent, factor in factors(formula)))
     if formula_kind == "function_call":
-        function, *exponents, argument = parts  # \\sin x has no exponent, \\sin^2 x has one
+        function, *exponents, argument = parts  # \sin x has no exponent, \sin^2 x has one
         name, _, base = function[1:].partition("_")
         if exponents and value(exponents[0]).is_negative:
             raise Unreadable(

@@ -44,10 +44,9 @@ LAYOUT_RULES = (
     (r"(?<= )\.(?!\d)", " "),  # the dot of \left. or \right.
     (r"\\(?:text)?color\s*\{[^{}]*\}|(?<!\\)\$|(?<!\\)\\[()\[\]]|\{\}", ""),
 )
-# Patterns that are replaced after that, in this order: spaces, thousands separators, "and" and "or"
-# between answers, times of day, roots, other forms of \binom and \frac, inverse functions,
-# matrices, sets of real numbers, and degrees.
+# Patterns that are replaced after that, in this order.
 REWRITES = (
+    # Spaces and thousands separators
     (r"\\\\\s*\[[^\]]*\]", r"\\\\"),  # space between rows
     (r"(?<=\d),?\\! *(?=\d{3})", "{,}"),
     (r"\\!", ""),
@@ -55,15 +54,18 @@ REWRITES = (
     (r"(?<!\\)\\[,;: ]|[~\s]+", " "),
     (r"\\q?quad(?![a-zA-Z])|\\hspace\{[^{}]*\}", "  "),
     (r"(?<=\d)(?<!(?<!\d)0) ?\{,\} ?(?=\d{3})", ""),
+    # "Approximately" before an answer, "and" and "or" between answers, times of day
     (r"^ *\\approx", ""),
     (r'(?<![\\"a-zA-Z])(and|or)(?!["a-zA-Z])', r'"\1"'),
     (r"(?<=\d) *A\.?M\b\.?", r' "am"'),
     (r"(?<=\d) *P\.?M\b\.?", r' "pm"'),
+    # Roots, other forms of \binom and \frac, inverse functions, matrices
     (r"\\sqrt *\[([^\]]*)\]", r"\\root{\1}"),
     (r"\{([^{}]*)\\choose([^{}]*)\}", r"\\binom{\1}{\2}"),
     (r"\{([^{}]*)\\over(?![a-z])([^{}]*)\}", r"\\frac{\1}{\2}"),
     (r"\\(sin|cos|tan) *\^ *\{ *-1 *\}", r"\\arc\1 "),
     (r"\\(begin|end) *\{(?:[bp]?(?:small)?matrix|array)\}(?:\{[clr| ]+\})?", r"\\\1{matrix}"),
+    # The empty set, the real numbers, the real numbers without one, the x with a property, degrees
     (r"\\{ *\\}", r"\\emptyset "),
     (r'\\mathbb *(?:R|\{ *R *\})|(?:"all" *)?"real" *"numbers"', r"\\reals "),
     (r"\\reals *\\setminus *\\\{([^{},]*)\\\}", r"x\\neq \1"),
@@ -81,6 +83,7 @@ WORD = re.compile(
 FUNCTIONS = frozenset(
     ["sin", "cos", "tan", "cot", "sec", "csc", "arcsin", "arccos", "arctan", "log", "ln", "exp"]
 )
+# A number with commas or spaces between its thousands; a command, a word in quotes or a character.
 THOUSANDS = re.compile(r"(?<![\d.])[1-9]\d{0,2}(?:(?:,\d{3})+|(?: \d{3})+)(?![\d,/])")
 TOKEN = re.compile(r"\\[a-zA-Z]+|\\.|\"[a-z]+\"|.", re.DOTALL)
 ARGUMENT_COUNTS = {  # numbers of arguments of commands

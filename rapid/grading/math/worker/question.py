@@ -8,7 +8,7 @@ from formula import Formula, parse_formula, tokens, value
 from lark import Tree
 from latex import Unreadable, clean_latex
 
-# A formula in a question: in dollar signs, \\[ \\] or \\( \\), or a fraction or decimal outside of
+# A formula in a question: in dollar signs, \[ \] or \( \), or a fraction or decimal outside of
 # them.
 DELIMITED_FORMULA = re.compile(
     r"\$\$(.+?)\$\$|(?<!\\)\$(.+?)(?<!\\)\$|\\\[(.+?)\\\]|\\\((.+?)\\\)|(\d+/\d+|\d*\.\d+)",

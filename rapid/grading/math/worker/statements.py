@@ -23,7 +23,10 @@ COLLECTION_KINDS = ORDERED_KINDS | {"list", "set", "union"}
 
 
 def normalize(formula: Formula) -> Formula:
-    """Return an inequality as an interval, and a formula with \\pm as a list of two formulas."""
+    """Return an inequality as an interval, and a formula with \\pm as a list of two formulas.
+
+    Elements of lists and sets are converted too. Other formulas are returned unchanged.
+    """
     if formula == "\\reals":
         return Tree("open_interval", [MINUS_INFINITY, INFINITY])
     if kind(formula) in ("list", "set"):
@@ -37,7 +40,8 @@ def normalize(formula: Formula) -> Formula:
         if signs.count("\\pm") > 1:
             raise Unreadable("more than one \\pm")
         return Tree(
-            "list", [normalize(replace_plus_minus(formula, *signs)) for signs in ("+-", "-+")]
+            "list",
+            [normalize(replace_plus_minus(formula, *order)) for order in (("+", "-"), ("-", "+"))],
         )
     return to_interval(formula) if kind(formula) == "chain" else formula
 
@@ -174,7 +178,7 @@ def find_variables(formula: Formula) -> set[str]:
 
 
 def uses_name_of_question(answer: Formula, question: str) -> bool:
-    """Return whether the inequalities of an answer have one name, and the question uses it.
+    """Return whether the inequalities of an answer have at most one name, one of the question.
 
     Any name is allowed if the question has no formulas or asks for a range.
     """

@@ -145,8 +145,8 @@ END_WORDS = (
     "which to from express"
 )
 END_WORDS = frozenset(END_WORDS.split(" "))
-# Names of measures that also have other meanings. A question mentions the measure only if the name
-# follows a number, or by a sign of MEASURE_MARKS.
+# Names of measures that also have other meanings. A question mentions such a measure only if the
+# name follows a number, or if the question has the sign of the measure in MEASURE_MARKS.
 AMBIGUOUS_NAMES = frozenset(
     ["g", "h", "l", "m", "s", "in", "second", "degree", "degrees", "dollar", "dollars"]
 )
