@@ -39,7 +39,8 @@ class ProcessMemory:
     """Bytes of one process of a job, without its libraries."""
 
     state: float  # always in memory: weights, gradients, Adam's state
-    head: float = 0.0  # in training: a chunk of logits, and the gradient of the head's weights
+    # In training: a chunk of logits, the gradient of the head's weights, and buffers.
+    head: float = 0.0
     completion: float = 0.0  # in training: activations of one completion of the greatest length
     completions: int = 0  # number of completions in the largest micro-batch
     sampling: float = 0.0  # in sampling: keys and values of all sequences in a batch, and logits
