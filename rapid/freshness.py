@@ -30,7 +30,7 @@ from rapid.artifacts.runs import CHECKPOINTS
 
 SMALL_FILE = 1 << 20  # bytes; files up to this size are always hashed
 # Named in messages in place of the changed files, if a manifest lists no files of code.
-UNLISTED_CODE = "files that its manifest does not list"
+UNLISTED_CODE = "files that are not listed in manifest.json"
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,7 +183,7 @@ class Examination:
             reasons = [self._reasons[folder] for folder in folders if folder in self._reasons]
             if path in self._reliable:
                 is_same = self._reliable[path] == expected
-            elif reasons and (expected or any(reasons)):
+            elif reasons and (expected or any(reasons)):  # stale, changed, or no output any more
                 return f"its input is not up to date: {path}"
             else:  # a user's file, or an optional file that a finished job did not write
                 is_same = self._is_user_file_unchanged(path, expected, ended_at)
@@ -326,7 +326,7 @@ def discard_stale_manifests(findings: Findings) -> None:
 def discard_unavailable_manifests() -> list[str]:
     """Delete the manifests of jobs that did nothing, so that Snakemake plans these jobs again.
 
-    They lacked something, for example a grader, as `Manifest.unavailable` says.
+    These jobs lacked something, for example a grader, which `Manifest.unavailable` names.
 
     Returns:
         The folders of the jobs.

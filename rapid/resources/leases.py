@@ -75,7 +75,10 @@ def lease_cores(count: int, threads: int | None = None) -> list[int]:
 
 
 def bind_to_cores(cores: list[int], threads: int) -> list[int]:
-    """Bind this process and its future children to cores, set torch's threads; return `cores`."""
+    """Bind this process and its future children to cores; return `cores`.
+
+    Also sets the number of torch's threads, and makes malloc keep freed memory.
+    """
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, cores)
     os.environ["OMP_NUM_THREADS"] = str(threads)
