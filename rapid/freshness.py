@@ -5,7 +5,8 @@ Times of files and Snakemake's records are not used, because `git clone`, `git c
 pull` lose them. A job is up to date if
 1. its manifest was written with the present spec: the parameters and the code that decide the job's
    result (`rapid.config.specs`),
-2. each file that it read is unchanged since another job or the user wrote it,
+2. each file that it read has not changed since, and the job that wrote the file (if it is not the
+   user's) is up to date too,
 3. the files that it wrote exist and are unchanged.
 Snakemake plans all other jobs (workflow/rules/common.smk). The workflow reads only manifests and
 small files to find these jobs, whereas `rapid verify` and `rapid reconcile` read every file. `rapid

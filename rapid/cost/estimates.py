@@ -147,6 +147,7 @@ class JobCost:
         spec, stage = self.job.spec, self.job.stage
         benchmark, model = get_benchmark_and_model(spec)
         if stage == "models":
+            # "make": pre-train the model, or train the tokenizer if there is no model.
             return "", model, "fetch" if isinstance(spec, FetchSpec) else "make"
         name = spec.run.algorithm if stage == "train" else stage.replace("data", "prepare")
         return benchmark, model, name
