@@ -61,7 +61,8 @@ def estimate_job_memory(spec: BaseModel, shape: Shape, expected: Expected) -> Pr
     """Return the memory of one process of a job that runs a model."""
     size = BYTES_PER_NUMBER[get_precision(spec)]
     if isinstance(spec, PretrainSpec):
-        return ProcessMemory(shape.parameters * (2 * size + ADAM_STATE), HEAD_CHUNK)
+        state = shape.parameters * (2 * size + ADAM_STATE)
+        return ProcessMemory(state, head=HEAD_CHUNK)  # activations of tiny models are left out
     if isinstance(spec, TrainSpec):
         return _estimate_run_memory(spec, shape, expected)
     batch = VLLM_CONCURRENCY if spec.compute.sampler == "vllm" else TRANSFORMERS_BATCH

@@ -85,6 +85,7 @@ def _evaluate_with_snapshots(
         "completion_length": sum(sample.tokens for _, sample, _ in graded) / len(graded),
         "reasons": dict(Counter(verdict.reason for *_, verdict in graded)),
         "scores": scores,
+        # The first completion of each of the first problems.
         "examples": [
             ExampleCompletion(
                 id=problem.id,
