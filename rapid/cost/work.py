@@ -216,6 +216,7 @@ def estimate_trained_share(spec: TrainSpec, expected: Expected) -> float:
     """Estimate the share of groups that are trained on; groups without a gradient are skipped."""
     algorithm, objective = spec.algorithm, spec.objective
     unequal = 1 - (1 - expected.signal) ** algorithm.get_sampling_rounds(objective)
+    # By the kind of groups that have a gradient (`rapid.algorithms.groups.GroupKind`).
     shares = {"unequal": unequal, "rewarded": expected.rewarded, "all": 1.0}
     # Only the first step of an inference batch is on-policy.
     first, later = (
@@ -235,8 +236,8 @@ def _count_sampling(
     a batch until the longest completion has ended.
 
     Args:
-        completions: number of all completions.
-        batch: completions in one call of the sampler.
+        completions: number of all completions of a process.
+        batch: completions in one call of the process's sampler.
         processes: number of processes that sample, and wait for the slowest after each call.
     """
     vllm = spec.compute.sampler == "vllm"
