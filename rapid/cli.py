@@ -163,7 +163,7 @@ def _add_grade(commands) -> None:
 
 
 def _add_ask(commands) -> None:
-    help_text = "sample completions of a prompt from a model's folder, such as a run's model/"
+    help_text = "sample completions of a prompt with the model in a folder, such as a run's model/"
     ask = _add_command(commands, "ask", help_text, _run_ask)
     ask.add_argument("--model", required=True, type=Path, help="folder of the model")
     ask.add_argument("--chat", action="store_true", help="use the model's own chat template")

@@ -5,7 +5,8 @@ Times of files and Snakemake's records are not used, because `git clone`, `git c
 pull` lose them. A job is up to date if
 1. its manifest was written with the present spec: the parameters and the code that decide the job's
    result (`rapid.config.specs`),
-2. each file that it read is unchanged since another job or the user wrote it,
+2. each file that it read has not changed since, and the job that wrote the file (if it is not the
+   user's) is up to date too,
 3. the files that it wrote exist and are unchanged.
 Snakemake plans all other jobs (workflow/rules/common.smk). The workflow reads only manifests and
 small files to find these jobs, whereas `rapid verify` and `rapid reconcile` read every file. `rapid
@@ -30,7 +31,7 @@ from rapid.artifacts.runs import CHECKPOINTS
 
 SMALL_FILE = 1 << 20  # bytes; files up to this size are always hashed
 # Named in messages in place of the changed files, if a manifest lists no files of code.
-UNLISTED_CODE = "files that its manifest does not list"
+UNLISTED_CODE = "files that are not listed in manifest.json"
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,7 +184,7 @@ class Examination:
             reasons = [self._reasons[folder] for folder in folders if folder in self._reasons]
             if path in self._reliable:
                 is_same = self._reliable[path] == expected
-            elif reasons and (expected or any(reasons)):
+            elif reasons and (expected or any(reasons)):  # stale, changed, or no output any more
                 return f"its input is not up to date: {path}"
             else:  # a user's file, or an optional file that a finished job did not write
                 is_same = self._is_user_file_unchanged(path, expected, ended_at)
@@ -330,7 +331,7 @@ def discard_stale_manifests(findings: Findings) -> None:
 def discard_unavailable_manifests() -> list[str]:
     """Delete the manifests of jobs that did nothing, so that Snakemake plans these jobs again.
 
-    They lacked something, for example a grader, as `Manifest.unavailable` says.
+    These jobs lacked something, for example a grader, which `Manifest.unavailable` names.
 
     Returns:
         The folders of the jobs.

@@ -151,7 +151,8 @@ class GradedReward(ABC):
                 _ = problem.digest  # computed from UTF-8, so it fails if a field is not text
         except ValueError:
             return BadProblem(
-                f"{ascii(row['prompts'])[:100]}: half a surrogate pair, which is not text"
+                f"{ascii(row['prompts'])[:100]}: the row has half a surrogate pair, which is "
+                "not text"
             )
         return problem
 
@@ -210,7 +211,10 @@ class MathReward(GradedReward):
         problem = MathProblem(unique_id="", problem=question, answer=answer)
         reason = problem.unusable_reason
         if len(answer) > limits.MATH_CHARACTERS:
-            reason = f"an answer of {len(answer)} characters, without \\boxed{{}} or ####"
+            reason = (
+                f"an answer of {len(answer)} characters; at most {limits.MATH_CHARACTERS} are "
+                "allowed. In a solution, put the answer in \\boxed{} or after ####"
+            )
         if reason:
             raise BadProblem(f"{question[:100]!r}: {reason}")
         return problem

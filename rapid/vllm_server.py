@@ -120,6 +120,7 @@ def _wait_until_ready(server: subprocess.Popen, port: int) -> None:
 
 
 def _stop_server(server: subprocess.Popen) -> None:
+    """Send SIGTERM to the server and its workers, and then SIGKILL to those that are left."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         try:
             os.killpg(server.pid, number)

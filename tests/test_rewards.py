@@ -202,6 +202,7 @@ BAD_PROBLEMS = [
     (code_reward, {n: [v] for n, v in (MBPP_PLUS_ROW | {"plus_input": "[[2"}).items()}, "Mbpp/0: "),
     (math_reward, {"answer": [" "]}, "empty answer"),
     (math_reward, {"answer": ["1+" * 600]}, "an answer of 1200 characters"),
+    (math_reward, {"answer": [rf"\boxed{{{'1+' * 700}}}"]}, "1400 characters; at most 1000"),
     (math_reward, {"answer": ["\ud800"]}, "not text"),
     (code_reward, {"tests": [["assert f('\ud800') == 1"]]}, "surrogates not allowed"),
     (code_reward, {"tests": [["assert f(open('x')) == 1"]]}, "with literals"),

@@ -80,8 +80,8 @@ def render_plan(estimator: Estimator, capacity: int) -> str:
             "(DVC's cache holds a copy), at most "
             f"{format_size(max(cost.memory for cost in costs))} of memory per process",
             f"on {capacity} {unit}(s): at least {wall_clock} of wall-clock time; the longest chain "
-            f"of jobs that need each other takes {format_duration(chain)}",
-            f"share of each stage: {shares}",
+            f"of jobs, each of which needs the one before it, takes {format_duration(chain)}",
+            f"share of each stage in the {unit}-hours: {shares}",
             *_format_section("Will not work as planned", find_problems(estimator, costs, capacity)),
             *_format_section("Suggested H and micro-batches", advise(estimator)),
             *_format_section("Assumptions", _describe_assumptions(estimator)),

@@ -147,6 +147,7 @@ class JobCost:
         spec, stage = self.job.spec, self.job.stage
         benchmark, model = get_benchmark_and_model(spec)
         if stage == "models":
+            # "make": pre-train the model, or train the tokenizer if there is no model.
             return "", model, "fetch" if isinstance(spec, FetchSpec) else "make"
         name = spec.run.algorithm if stage == "train" else stage.replace("data", "prepare")
         return benchmark, model, name
@@ -189,7 +190,11 @@ def find_longest_chain(costs: list[JobCost]) -> float:
 
 
 def find_problems(estimator: Estimator, costs: list[JobCost], capacity: int) -> list[str]:
-    """Return a line for each reason why jobs cannot run: too little memory, GPUs or cores."""
+    """Return a line for each reason why jobs cannot run: too little memory, GPUs or cores.
+
+    Args:
+        capacity: number of GPUs, or of cores if jobs run on CPUs.
+    """
     # (benchmark and model, reason) -> names of jobs, as the keys of a dict, which keep their order.
     names: dict[tuple[str, str], dict[str, None]] = {}
     unit = "GPU" if estimator.uses_gpus else "core"
@@ -296,4 +301,4 @@ def _advise_micro_batch(estimator: Estimator, benchmark: str, model: str) -> str
         return "no micro-batch fits, not even one completion of full length"
     tokens = estimator.expect(benchmark, model).prompt + spec.max_completion_length
     budget = round(completions * tokens)
-    return f"micro_batch up to {completions}, a token_budget of {budget}"
+    return f"micro_batch up to {completions} (in RapidConfig, token_budget={budget})"

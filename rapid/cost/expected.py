@@ -12,7 +12,7 @@ from rapid.artifacts.files import BadInput
 from rapid.benchmarks import BENCHMARKS
 
 MEAN_LENGTH = 0.25  # mean length of completions, as a share of the limit
-# Seconds of a verdict by benchmark, if none was measured.
+# Seconds of a verdict in one thread by benchmark, if none was measured.
 DEFAULT_VERDICT_SECONDS = {
     name: benchmark.verdict_seconds for name, benchmark in BENCHMARKS.items()
 }

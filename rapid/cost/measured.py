@@ -172,14 +172,17 @@ def _fit_factors(machine: Machine, runs: pd.DataFrame) -> dict[tuple[str, bool],
 
 
 def _measure_verdict_seconds(runs: pd.DataFrame) -> dict[str, float]:
-    """Return the mean seconds of a verdict by benchmark.
+    """Return the mean seconds of a verdict in one of a process's threads, by benchmark.
 
     Runs that grade while they sample are left out, because they record only the time of waiting for
     verdicts after sampling.
     """
     runs = runs[[not (work.grades_while_sampling or work.is_supervised) for work in runs.work]]
     graded = (runs.completions / runs.spec.map(count_processes)).groupby(runs.benchmark).sum()
-    return (runs.grading.groupby(runs.benchmark).sum() / graded).to_dict()
+    # The threads of a process grade in parallel.
+    threads = runs.spec.map(lambda spec: spec.compute.threads)
+    thread_seconds = (runs.grading * threads).groupby(runs.benchmark).sum()
+    return (thread_seconds / graded).to_dict()
 
 
 def _measure_base_memory(runs: pd.DataFrame, shapes: Mapping[str, Shape]) -> float:

@@ -39,7 +39,8 @@ class ProcessMemory:
     """Bytes of one process of a job, without its libraries."""
 
     state: float  # always in memory: weights, gradients, Adam's state
-    head: float = 0.0  # in training: a chunk of logits, and the gradient of the head's weights
+    # In training: a chunk of logits, the gradient of the head's weights, and buffers.
+    head: float = 0.0
     completion: float = 0.0  # in training: activations of one completion of the greatest length
     completions: int = 0  # number of completions in the largest micro-batch
     sampling: float = 0.0  # in sampling: keys and values of all sequences in a batch, and logits
@@ -60,7 +61,8 @@ def estimate_job_memory(spec: BaseModel, shape: Shape, expected: Expected) -> Pr
     """Return the memory of one process of a job that runs a model."""
     size = BYTES_PER_NUMBER[get_precision(spec)]
     if isinstance(spec, PretrainSpec):
-        return ProcessMemory(shape.parameters * (2 * size + ADAM_STATE), HEAD_CHUNK)
+        state = shape.parameters * (2 * size + ADAM_STATE)
+        return ProcessMemory(state, head=HEAD_CHUNK)  # activations of tiny models are left out
     if isinstance(spec, TrainSpec):
         return _estimate_run_memory(spec, shape, expected)
     batch = VLLM_CONCURRENCY if spec.compute.sampler == "vllm" else TRANSFORMERS_BATCH

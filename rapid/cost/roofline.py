@@ -34,7 +34,9 @@ from rapid.cost.work import (
 )
 from rapid.text import suggest_name
 
-# Bytes per parameter that Adam reads and writes: gradient, float32 weight, two moments, weight.
+# Bytes per parameter that Adam in float32 reads (gradient, weight, two moments: 16) and writes
+# (weight, two moments: 12). With bfloat16 gradients it reads 2 bytes less, and writes 2 bytes more:
+# a copy of the weight in bfloat16.
 ADAM_BYTES = 28
 CUDA_CONTEXT = 1.5e9  # bytes of GPU memory of a process with CUDA's libraries and no model
 # The GPU that is assumed if rates do not matter, because only memory is estimated or factors are
@@ -47,7 +49,7 @@ class DeviceRates:
     """Published rates of a GPU, or assumed ones of a CPU core."""
 
     name: str
-    memory: float  # bytes
+    memory: float  # bytes; not used for a CPU core
     bandwidth: float  # of memory, bytes per second
     bf16: float  # FLOP/s in bfloat16
     fp32: float  # FLOP/s in float32
@@ -55,7 +57,7 @@ class DeviceRates:
 
 
 # Only the ratios of these rates matter, because a factor is fitted to runs.
-CORE = DeviceRates("a CPU core", 0.0, 20e9, 1e11, 1e11, 1e10)
+CORE = DeviceRates("a CPU core", memory=0.0, bandwidth=20e9, bf16=1e11, fp32=1e11, link=1e10)
 
 
 def get_gpu_rates(name: str) -> DeviceRates:
@@ -91,7 +93,7 @@ class Machine:
     rates: DeviceRates
     efficiency: Mapping[str, float]  # a section of efficiency.yaml
     shapes: Mapping[str, Shape]  # sizes of models, by name
-    # Seconds of a verdict by benchmark.
+    # Seconds of a verdict in one thread, by benchmark.
     verdict_seconds: Mapping[str, float] = field(default_factory=lambda: DEFAULT_VERDICT_SECONDS)
     base_memory: float = CUDA_CONTEXT  # bytes of a process without its model, such as libraries
     # (model, whether the algorithm is SFT) -> phase -> ratio of measured to computed seconds. "" as

@@ -1,7 +1,7 @@
 """Counts the work of each job, which does not depend on the machine.
 
 Counts are those of the busiest process of the job. If they depend on random lengths or rewards,
-they are expected values.
+they are expected values. See `rapid.cost` for terms.
 """
 
 from collections.abc import Callable
@@ -37,7 +37,7 @@ class Work:
     completions: float = 0.0  # completions that are sampled and graded
     decoding_steps: float = 0.0  # summed over the calls of the sampler
     rows: float = 0.0  # sequences that a decoding step computes, summed over the steps
-    batches: float = 0.0  # sampled batches: inference batches times their sampling rounds
+    batches: float = 0.0  # inference batches times sampling rounds (DAPO can have several)
     # Training. A forward pass without a backward pass counts `FORWARD_SHARE`.
     steps: float = 0.0  # optimizer steps
     passes: float = 0.0  # forward and backward passes of micro-batches
@@ -74,8 +74,9 @@ def get_benchmark_and_model(spec: BaseModel) -> tuple[str, str]:
 
 def get_precision(spec: BaseModel) -> str:
     """Return the precision of a job's model. For `auto` it is float32, which needs more bytes."""
-    # A training spec has the precision in its section `training` (for SFT, in `objective`), an
-    # evaluation spec in its section `evaluation`, a distillation spec in no section.
+    # A training spec has the precision in `pass_settings`: its section `training` (for SFT,
+    # `objective`). An evaluation spec has it in its section `evaluation`, a distillation spec in
+    # no section.
     section = getattr(spec, "pass_settings", getattr(spec, "evaluation", spec))
     precision = getattr(section, "precision", "float32")
     return "float32" if precision == "auto" else precision
@@ -178,8 +179,8 @@ def _count_extra_forwards(spec: TrainSpec) -> float:
 
     1. A KL term needs the log-probs of every completion under the reference policy, once.
     2. All but the first step of an inference batch need log mu, the log-probs under the behaviour
-       policy. They are computed once, unless the sampler's values are used instead. In float32 and
-       with `trust_sampler` the sampler's values are certain to be used; otherwise we assume that
+       policy. They are computed once, unless the sampler's values are used instead. In float32, or
+       with `trust_sampler`, the sampler's values are certain to be used; otherwise we assume that
        they are not. The first step needs log mu too if completions are used again (`reuse`).
     3. All but the first step need the importance weights of a whole group before its backward
        pass, if the loss of a completion depends on all of them (`depends_on_group_weights`) and the
@@ -215,6 +216,7 @@ def estimate_trained_share(spec: TrainSpec, expected: Expected) -> float:
     """Estimate the share of groups that are trained on; groups without a gradient are skipped."""
     algorithm, objective = spec.algorithm, spec.objective
     unequal = 1 - (1 - expected.signal) ** algorithm.get_sampling_rounds(objective)
+    # By the kind of groups that have a gradient (`rapid.algorithms.groups.GroupKind`).
     shares = {"unequal": unequal, "rewarded": expected.rewarded, "all": 1.0}
     # Only the first step of an inference batch is on-policy.
     first, later = (
@@ -234,8 +236,8 @@ def _count_sampling(
     a batch until the longest completion has ended.
 
     Args:
-        completions: number of all completions.
-        batch: completions in one call of the sampler.
+        completions: number of all completions of a process.
+        batch: completions in one call of the process's sampler.
         processes: number of processes that sample, and wait for the slowest after each call.
     """
     vllm = spec.compute.sampler == "vllm"

@@ -36,7 +36,7 @@ SHORTAGES = [
         "permission denied",
         (errno.EACCES, errno.EPERM, errno.EROFS),
         r"Permission denied|Operation not permitted|Read-only file system|\(os error (13|1|30)\)",
-        "Give this user write access, or work in a folder of your own; the environment "
+        "Give yourself write access, or work in a folder of your own; the environment "
         "variables HF_HOME and XDG_CACHE_HOME set the folders of caches",
     ),
     Shortage(

@@ -252,7 +252,7 @@ class _ForkServer:
             os.close(stream)
         if pid is None:
             if take_back:
-                take_back(True)
+                take_back(True)  # no child has used the processes
             return None
         return _Child(pid, take_back)
 

@@ -37,7 +37,8 @@ def launch_processes(
         rank: index of this server.
 
     Raises:
-        SystemExit: a training process failed. It has printed its own messages.
+        SystemExit: a training process failed, after printing its own messages, or this process
+            received a signal.
     """
     from accelerate.commands.launch import launch_command, launch_command_parser
     from torch.distributed.elastic.multiprocessing.api import SignalException

@@ -36,7 +36,7 @@ POLL_SECONDS = 0.2  # interval between attempts to get a lock
 # How long `lock_folder` waits for the lock on a run's folder: the processes of a killed job may
 # still hold the lock for a moment.
 FOLDER_LOCK_SECONDS = 2.0
-WAITING = "waiting for "  # beginning of the line that a waiting job writes to its log
+WAITING = "waiting until "  # beginning of the line that a waiting job writes to its log
 # Only one job at a time gathers locks (`_lease_locks`), which takes less than this time if enough
 # are free. A job that still cannot begin to gather after this time prints that it waits.
 GATHERING_SECONDS = 1.0
@@ -75,7 +75,10 @@ def lease_cores(count: int, threads: int | None = None) -> list[int]:
 
 
 def bind_to_cores(cores: list[int], threads: int) -> list[int]:
-    """Bind this process and its future children to cores, set torch's threads; return `cores`."""
+    """Bind this process and its future children to cores; return `cores`.
+
+    Also sets the number of torch's threads, and makes malloc keep freed memory.
+    """
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, cores)
     os.environ["OMP_NUM_THREADS"] = str(threads)
@@ -206,7 +209,7 @@ def _lease_locks(kind: str, names: list[str], count: int) -> list[int]:
     folder = Path(tempfile.gettempdir()) / f"rapid-cores-{os.geteuid()}"
     _secure_lease_folder(folder)
     leased: dict[int, FileLock] = {}
-    message = f"{WAITING}{count} free {kind}(s) of {len(names)}: other jobs hold them"
+    message = f"{WAITING}other jobs leave {count} of {len(names)} {kind}(s) free"
     print_once = cache(partial(print, message, file=sys.stderr))
     gathering = FileLock(folder / f"gather-{kind}.lock")
     try:

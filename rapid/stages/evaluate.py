@@ -39,14 +39,14 @@ def evaluate(spec: EvaluateSpec, model: Path, test: Path, folder: Path) -> Evalu
         test: the test problems, test.jsonl.
         folder: the folder to write.
     """
-    # Files of a run that do not exist for other models, which `verify_inputs` allows.
+    # Files that only a run has. Beside other models they are missing, which `verify_inputs` allows.
     run_files = ["summary.json", *(["steps.jsonl", SNAPSHOTS] if spec.snapshots else [])]
     inputs = verify_inputs(model, test, *map(model.with_name, run_files))
     with record_job("evaluate", spec, folder, inputs, ["evaluation.json", CURVE]) as notes:
-        missing = BENCHMARKS[spec.run.benchmark].explain_unavailable() or explain_untrained(model)
+        reason = BENCHMARKS[spec.run.benchmark].explain_unavailable() or explain_untrained(model)
         curve, isolation = [], ""
-        if missing:
-            result = {"status": "unavailable", "note": missing}
+        if reason:
+            result = {"status": "unavailable", "note": reason}
         else:
             result, curve, isolation = _evaluate_with_snapshots(spec, model, test)
         evaluation = Evaluation(
@@ -85,6 +85,7 @@ def _evaluate_with_snapshots(
         "completion_length": sum(sample.tokens for _, sample, _ in graded) / len(graded),
         "reasons": dict(Counter(verdict.reason for *_, verdict in graded)),
         "scores": scores,
+        # The first completion of each of the first problems.
         "examples": [
             ExampleCompletion(
                 id=problem.id,
@@ -144,7 +145,7 @@ def _measure_diversity(
 ) -> dict[str, float]:
     """Return the values of `DiversityMetrics` by name.
 
-    Completions are equal if their texts differ in spaces at the ends only.
+    Texts that differ only in white space at their ends count as equal.
     """
     settings, texts, solutions = spec.evaluation, set(), set()
     for problem, sample, verdict in graded:

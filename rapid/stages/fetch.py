@@ -39,13 +39,15 @@ def fetch(spec: FetchSpec, folder: Path) -> None:
     The folder is emptied first. If an error occurs, the folder is deleted.
 
     Raises:
-        BadModel: the source cannot be fetched, is inside `folder`, or is not a model that
-            transformers can load.
+        BadModel: the source cannot be fetched or is not a model that transformers can load, or the
+            source or the working directory is inside `folder`.
     """
-    paths = {"the source": Path(spec.params.source), "the working directory": Path.cwd()}
-    for description, path in paths.items():
+    for description, path, remedy in (
+        ("the source", Path(spec.params.source), "move it elsewhere"),
+        ("the working directory", Path.cwd(), "write to another folder"),
+    ):
         if path.exists() and path.resolve().is_relative_to(folder.resolve()):
-            problem = f"{description} is in {folder}, which this job empties: move it elsewhere"
+            problem = f"{description} is in {folder}, which this job empties: {remedy}"
             raise BadModel(spec, problem)
     remove_path(folder)
     folder.mkdir(parents=True)

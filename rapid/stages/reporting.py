@@ -106,9 +106,9 @@ class WandbEvents(WandbCallback):
 
 
 class LiveMeans(TrainerCallback):
-    """Writes metrics.json for `dvc exp show`: means over the seeds of the compared runs.
+    """Writes metrics.json for `dvc exp show`: means over runs that differ only in their seeds.
 
-    Each seed contributes the metrics of its latest step. When all runs have ended, the report
+    Each run contributes the metrics of its latest step. When all runs have ended, the report
     overwrites the file.
 
     Args:

@@ -139,7 +139,7 @@ def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
         interrupted=run.attempt.interrupted,
         lost=run.attempt.lost,
         peak_memory_mb=recorder.peak_memory_mb,
-        # With `auto` the trainer has chosen the size of micro-batches.
+        # With `auto`, these are the chosen precision and size of micro-batches.
         precision="bfloat16" if trainer.args.bf16 else "float32",
         pass_completions=trainer.completions_per_micro_batch
         if spec.pass_settings.micro_batch == "auto"
@@ -182,7 +182,7 @@ def select_token_weights(spec: TrainSpec, trainer, benchmark, data: Path) -> Tok
     # The last micro-batch, and the log-probs of its completions' tokens under the policy.
     step, micro_batch, logp = getattr(trainer, "last_pass", None) or (0, {}, None)
     if "behavior_logp" not in micro_batch or logp.shape != micro_batch["behavior_logp"].shape:
-        return None  # on-policy, so all weights are 1; or processes share a group
+        return None  # on-policy, so all weights are 1; or `logp` has only a part of a shared group
     tokenizer = trainer.processing_class
     # Completions that were cut off at the length limit may be masked as a whole.
     has_tokens = micro_batch["completion_mask"].any(1)

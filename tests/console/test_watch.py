@@ -70,12 +70,12 @@ def test_the_state_is_read_from_the_files_of_the_jobs(add_event, monkeypatch, ca
     start_job(add_event, 2, 1.0, "evaluate", "evaluations/base")
     Path("1.log").write_text("of an earlier attempt\n")
     os.utime("1.log", (-9.0, -9.0))
-    Path("2.log").write_text("waiting for 1 free core(s) of 2\n")
+    Path("2.log").write_text("waiting until other jobs leave 1 of 2 core(s) free\n")
     assert read_lines(monkeypatch, capsys, 3.0) == [
         "4 jobs: 0 done, 0 running, 4 waiting, 0 failed",
         "",
         f"train {RUN}  2.0s  queued",
-        "evaluate evaluations/base     2.0s  waiting for 1 free core(s) of 2",
+        "evaluate evaluations/base     2.0s  waiting until other jobs leave 1 of 2 core(s) free",
     ]
 
     write_progress(*[0.0] * 18, 0.25, 0.75)  # the reward is the mean of the last two

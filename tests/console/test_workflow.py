@@ -64,7 +64,7 @@ def test_a_failed_job_that_succeeds_on_retry_is_not_reported_as_failed(console):
 
 
 def test_waiting_jobs_are_reported_once_until_none_is_waiting(console, tmp_path):
-    message = "waiting for 1 free core(s) of 2: other jobs hold them"
+    message = "waiting until other jobs leave 1 of 2 core(s) free"
     lines = []
     reporter = WaitReporter(console, lines.append)
     for number in (1, 2):

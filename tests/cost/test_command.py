@@ -50,7 +50,7 @@ def test_plan_for_a_gpu_prints_its_assumptions(config, capsys):
     text = capsys.readouterr().out
     assert re.search(r"^math +tiny-qwen2 +rapid-H16,eta=1 +3 ", text, re.MULTILINE)
     # More GPUs do not make the longest chain shorter.
-    chain = re.search("chain of jobs that need each other takes (.*)", text)[1]
+    chain = re.search("chain of jobs, each of which needs the one before it, takes (.*)", text)[1]
     assert f"on 9999 GPU(s): at least {chain} of wall-clock time" in text
 
 

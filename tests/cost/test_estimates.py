@@ -157,7 +157,8 @@ def test_H_is_doubled_as_long_as_that_saves_a_tenth_of_the_runtime(runtimes, adv
 def test_advice_names_the_largest_micro_batch_and_its_tokens(paper):
     """Completions have 2048 tokens, after prompts of 150."""
     for line in advise(make_estimator(paper)):
-        size, budget = line.partition("; micro_batch up to ")[2].split(", a token_budget of ")
+        advice = line.partition("; micro_batch up to ")[2].removesuffix(")")
+        size, budget = advice.split(" (in RapidConfig, token_budget=")
         assert int(size) >= 1 and int(budget) == int(size) * (150 + 2048)
 
 

@@ -73,9 +73,14 @@ def test_memory_beyond_the_models_is_base_memory(params, tmp_path):
 
 @pytest.mark.parametrize(
     ("compute", "verdict"),
-    [({"processes": 2}, 2e-3), ({"threads": 2}, DEFAULT_VERDICT_SECONDS["math"])],
+    [
+        ({"processes": 2}, 2e-3),
+        ({"threads": 2}, DEFAULT_VERDICT_SECONDS["math"]),
+        # Naive GRPO samples from a server. Then it grades, in two threads.
+        ({"threads": 2, "device": "gpu", "sampler": "vllm"}, 2 * 2e-3),
+    ],
 )
-def test_verdict_time_is_per_process_and_unknown_when_graded_while_sampling(
+def test_verdict_time_is_per_thread_and_unknown_when_graded_while_sampling(
     params, tmp_path, compute, verdict
 ):
     runs = write_and_read_runs(tmp_path, change_compute(params, **compute))

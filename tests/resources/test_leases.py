@@ -142,10 +142,10 @@ def test_jobs_share_no_gpu_and_get_as_many_as_they_request():
         assert first.stdout.readline().split() == ["0,1,2", "False"]
         second = start_gpu_holder(2)
         assert second.stderr.readline() == (
-            "waiting for 2 free GPU(s) of 4: other jobs hold them\n"  # one is free
+            "waiting until other jobs leave 2 of 4 GPU(s) free\n"  # one is free
         )
         third = start_gpu_holder(1)
-        assert third.stderr.readline().startswith("waiting for 1 free GPU(s) of 4")
+        assert third.stderr.readline().startswith("waiting until other jobs leave 1 of 4 ")
     with kill_at_end(second, third):
         jobs = second, third
         names = [name for job in jobs for name in job.stdout.readline().split()[0].split(",")]
