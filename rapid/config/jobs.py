@@ -6,12 +6,13 @@ A job writes its files and a manifest.json into one folder (`rapid.artifacts.man
 1. The default is params.yaml in the working folder. Its jobs are in data/, models/, distilled/,
    runs/, evaluations/ and reports/. Changed parameters without a `name` use the same folders.
 2. Jobs of parameters with a `name` are in folders of the same names below experiments/NAME/.
-3. A named experiment shares a job with the default if it is the same: it uses the default's folder
-   and does not run the job again. Two jobs are the same if their specs are equal and they read the
-   same folders.
+3. If the default has the same job as a named experiment, they share it: the job's files are in the
+   default's folder, and it does not run again. Two jobs are the same if their specs are equal and
+   they read the same folders.
 
-The runs of a seed begin before those of the next seed, in random order. So if a machine is slow for
-a while, this affects all algorithms alike. An evaluation has the priority of its run.
+The runs of a seed begin before those of the next seed; within a seed the order is random. So if a
+machine is slow for a while, this affects all algorithms alike. An evaluation has the priority of
+its run.
 """
 
 import random
@@ -113,7 +114,7 @@ class Plan:
 
     @cached_property
     def _priorities(self) -> dict[str, int]:
-        """Return the priority of each run, from 1: random within a seed, low seeds first."""
+        """Return the priority of each run, from 1: the lower the seed, the higher; else random."""
         seeds = {
             name: int(names["seed"])
             for name in sorted(self._planned_names)
