@@ -114,7 +114,10 @@ class Plan:
 
     @cached_property
     def _priorities(self) -> dict[str, int]:
-        """Return the priority of each run, from 1: the lower the seed, the higher; else random."""
+        """Return the priority of each run, a number from 1.
+
+        Runs of lower seeds have higher priorities. Among runs of one seed the order is random.
+        """
         seeds = {
             name: int(names["seed"])
             for name in sorted(self._planned_names)
