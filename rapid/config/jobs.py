@@ -71,7 +71,10 @@ class Plan:
 
     @property
     def jobs(self) -> list[Job]:
-        """The jobs that the reports need, and the reports; each job after its inputs."""
+        """The jobs of `REPORT` and, without a `name`, `EXPERIMENT_REPORT`, and the jobs they need.
+
+        Each job comes after its inputs. `optional_jobs` has those of `REPORTS_ON_DEMAND`.
+        """
         return [self.get_job(name) for name in self._needed_names]
 
     @property
@@ -145,7 +148,7 @@ class Plan:
 
     @cached_property
     def _needed_names(self) -> list[str]:
-        """Return the names of the jobs that the reports need, and of the reports."""
+        """Return the names of `jobs`."""
         params = self.params
         models = [MODEL.format(model=model) for model in specs.list_needed_models(params)]
         if any(specs.is_embedded(params, model) for model in specs.list_needed_models(params)):
@@ -245,7 +248,10 @@ class Plan:
         return job, f"{job.folder}/model"
 
     def _list_results_in(self, report: str) -> list[str]:
-        """Return the names of jobs of a report's runs: demonstrations, training, evaluations."""
+        """Return the names of the jobs whose results a report shows.
+
+        These are the demonstrations, the training and the evaluations of its runs.
+        """
         runs = LIST_RUNS[report](self.params)
         demonstrations = [
             DEMONSTRATIONS.format(benchmark=run.benchmark)
@@ -273,5 +279,5 @@ def build_plan(params: Params, root: Path | str = ".") -> Plan:
 
 
 def list_jobs(params: Params) -> list[Job]:
-    """Return the jobs that the reports need, and the reports; each job after its inputs."""
+    """Return `Plan.jobs` of these parameters."""
     return build_plan(params).jobs
