@@ -167,7 +167,10 @@ class Plan:
         return list(dict.fromkeys([*self._needed_names, *on_demand]))
 
     def _build_job(self, name: str) -> Job:
-        """Build a job; its folder is its name, as in the default."""
+        """Build a job; its folder is its name, as in the default.
+
+        The `options` of a job are those of its command, with the paths to read (`Job`).
+        """
         template, names = parse_folder(name)
         builders = {
             PROBLEMS: self._build_prepare,
@@ -190,7 +193,8 @@ class Plan:
     def _build_tokenizer(self, name: str) -> Job:
         spec = specs.build_tokenizer_spec(self.params)
         data = self._get_problem_jobs(spec.benchmarks)
-        return Job("tokenizer", name, spec, {"data": [job.folder for job in data]}, data)
+        options = {"data": [job.folder for job in data]}
+        return Job("tokenizer", name, spec, options, inputs=data)
 
     def _build_model(self, name: str, model: str) -> Job:
         spec = specs.build_model_spec(self.params, model)
@@ -202,16 +206,17 @@ class Plan:
             raise BadParams(describe_invalid(f"models.{model}.benchmarks", unknown[0], reason))
         tokenizer, data = self.get_job(TOKENIZER), self._get_problem_jobs(spec.params.benchmarks)
         options = {"tokenizer": [tokenizer.folder], "data": [job.folder for job in data]}
-        return Job("pretrain", name, spec, options, (*data, tokenizer))
+        return Job("pretrain", name, spec, options, inputs=(*data, tokenizer))
 
     def _build_distill(self, name: str, benchmark: str) -> Job:
         spec = specs.build_distill_spec(self.params, benchmark)
         (data,) = self._get_problem_jobs([benchmark])
         options = {"data": [f"{data.folder}/train.jsonl"]}
         if isinstance(spec, specs.DemonstrateSpec):
-            return Job("demonstrate", name, spec, options, (data,))
+            return Job("demonstrate", name, spec, options, inputs=(data,))
         teacher = self.get_job(MODEL.format(model=self.params.teacher))
-        return Job("distill", name, spec, {"model": [teacher.folder], **options}, (teacher, data))
+        options = {"model": [teacher.folder], **options}
+        return Job("distill", name, spec, options, inputs=(teacher, data))
 
     def _build_train(self, name: str, seed: str, **names: str) -> Job:
         run = specs.Run(**names, seed=int(seed))
@@ -222,16 +227,16 @@ class Plan:
             template, file = PROBLEMS, "train.jsonl"
         data = self.get_job(template.format(benchmark=run.benchmark))
         options = {"model": [path], "data": [f"{data.folder}/{file}"]}
-        return Job("train", name, specs.build_train_spec(self.params, run), options, (model, data))
+        spec = specs.build_train_spec(self.params, run)
+        return Job("train", name, spec, options, inputs=(model, data))
 
     def _build_evaluate(self, name: str, seed: str, **names: str) -> Job:
         run = specs.Run(**names, seed=int(seed))
         model, path = self._get_trained_model(run)
         (data,) = self._get_problem_jobs([run.benchmark])
         options = {"model": [path], "data": [f"{data.folder}/test.jsonl"]}
-        return Job(
-            "evaluate", name, specs.build_evaluate_spec(self.params, run), options, (model, data)
-        )
+        spec = specs.build_evaluate_spec(self.params, run)
+        return Job("evaluate", name, spec, options, inputs=(model, data))
 
     def _get_problem_jobs(self, benchmarks: Iterable[str]) -> tuple[Job, ...]:
         return tuple(self.get_job(PROBLEMS.format(benchmark=benchmark)) for benchmark in benchmarks)
