@@ -208,10 +208,7 @@ class Algorithm:
         return active_groups(self.get_gradient_group_kind(settings, on_policy), rewards, group_size)
 
     def depends_on_group_weights(self, settings: Any) -> bool:
-        """Return whether a completion's gradient depends on weights of the others in its group.
-
-        "Weights" are importance weights.
-        """
+        """Return whether gradients depend on the importance weights of others in the group."""
         return False
 
     def step_scale(self, means: dict[str, float]) -> float:
