@@ -40,7 +40,7 @@ class LossInputs(NamedTuple):
         rewards: (N,) R_n.
         group_size: number of completions of each prompt.
         H: number of optimizer steps on an inference batch (the completions that are sampled
-            together). With `reuse`, the steps of all passes over the batch are counted.
+            together). If the batch is used more than once (`reuse`), all of these steps count.
         limit: maximum number of tokens of a completion.
     """
 
@@ -77,7 +77,7 @@ class Algorithm:
     """Base class of an algorithm. The registry has an instance of each subclass.
 
     `parameters` is the class of the loss's parameters. In methods, `settings` is an instance of
-    this class, and `params` are all parameters of params.yaml.
+    `parameters`, and `params` are all parameters of params.yaml.
     """
 
     name: ClassVar[str]  # in params.yaml and in the folders of runs
@@ -100,7 +100,7 @@ class Algorithm:
     scale_rewards: ClassVar[str] = "none"  # as in GRPOConfig: "group" divides advantages by std
     has_weighted_baseline: ClassVar[bool] = False  # the baseline has importance weights
     # Whether the learning rate of a step depends on its metrics (`step_scale`). Then groups without
-    # a gradient are run too, because the metrics of a step are means over all of its completions.
+    # a gradient are not skipped, because a step's metrics are means over all of its completions.
     scales_steps: ClassVar[bool] = False
     # Whether a vLLM server on a separate GPU samples, if `compute` in params.yaml has
     # `sampler: vllm` and `device: gpu`.
@@ -208,7 +208,7 @@ class Algorithm:
         return active_groups(self.get_gradient_group_kind(settings, on_policy), rewards, group_size)
 
     def depends_on_group_weights(self, settings: Any) -> bool:
-        """Return whether a completion's gradient depends on the weights of others in its group."""
+        """Return whether gradients depend on the importance weights of others in the group."""
         return False
 
     def step_scale(self, means: dict[str, float]) -> float:

@@ -111,7 +111,8 @@ def build_reward_and_penalty(reward: Callable, penalty: Callable) -> list[Callab
         return last_call.rewards
 
     def overlong(**columns) -> list[float | None]:
-        rewards = getattr(last_call, "rewards", None)  # None if `accuracy` exceeded its time limit
+        # If `accuracy` exceeds the time limit (`reward_timeout`), this is called in a new thread.
+        rewards = getattr(last_call, "rewards", None)
         if rewards is None:
             return [None] * len(columns["completions"])
         pairs = zip(rewards, penalty(**columns), strict=True)

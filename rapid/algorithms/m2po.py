@@ -38,7 +38,7 @@ def find_outliers(log_ratio: Tensor, is_candidate: Tensor, group_size: int, tau:
     Returns:
         (N, T) bool, a subset of `is_candidate`.
     """
-    # Tokens that are no candidates become infinite. They are then sorted to the end, where they do
+    # The squares of other tokens become infinite. They are then sorted to the end, where they do
     # not change the means of the squares before them.
     squares = log_ratio.square().masked_fill(~is_candidate, math.inf)
     sorted_squares, order = squares.view(len(squares) // group_size, -1).sort(1)  # a row per group

@@ -1,4 +1,7 @@
-"""GRPO that samples as few completions at a time as it trains on (paper, Figure 1)."""
+"""Naive GRPO (paper, Figure 1): it samples few completions at a time, in the paper N_step.
+
+N_step is the number of completions per optimizer step.
+"""
 
 from typing import Any
 

@@ -29,7 +29,7 @@ Clip = Literal["advantage", "both", "nowhere"]
 Baseline = Literal["group", "others", "none"]
 EqualGroups = Literal["kept", "reinforced", "skipped"]
 
-# Upper bound of log w, for a weight w of 1e26. Without it a weight could overflow to infinity, and
+# Upper bound of log w, which bounds w by 1.2e26. Without it w could overflow to infinity, and
 # infinity times a reward of 0 is NaN.
 MAX_LOG_WEIGHT = 60.0
 # The functions that compute the paper's V from weighted rewards, by `baseline`. (N,) -> (N,)
@@ -102,7 +102,7 @@ def compute_advantages(
     positive_only: bool = False,
     equal_groups: EqualGroups = "kept",
 ) -> Tensor:
-    """Return the advantages R - baseline_scale * V, where V is the baseline of weight * R.
+    """Return the advantages R - baseline_scale * V. `baseline` computes V from weight * R.
 
     `equal_groups` and `positive_only` then change the advantages.
 

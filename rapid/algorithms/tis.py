@@ -27,8 +27,8 @@ def tis_loss(
         grad J = 1/N sum_n A_n sum_t min(r, cap) grad log pi(y_nt)
         A_n    = R_n - mean of R over n's group
 
-    This is eq. 23 of arXiv 2602.04879 with M_t = 1. r is the ratio pi / mu of a token. With pi = mu
-    this is `pg_loss`.
+    This is eq. 23 of arXiv 2602.04879 without its mask M_t. r is the ratio pi / mu of a token. With
+    pi = mu this is `pg_loss`.
 
     Args:
         logp, behavior_logp, mask, rewards, group_size: see `LossInputs`.

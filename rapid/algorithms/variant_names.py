@@ -44,14 +44,14 @@ class Changes(Settings):
         None, description="largest norm of the gradient; by default 1, as in TRL"
     )
     problems: PositiveInt | None = Field(
-        None, description="number of training problems to use, from the first"
+        None, description="number of training problems; only the first ones are used"
     )
     snapshots: PositiveInt | None = Field(
         None, description="number of models saved during training and evaluated"
     )
     skip_zero_groups: bool | None = Field(
         None,
-        description="false also runs groups without a gradient, to record their importance weights",
+        description="false: also train on groups without a gradient, to record their weights",
     )
 
     def subset(self, names) -> dict:

@@ -2,11 +2,11 @@
 
 The paper's title is "Stable Asynchrony: Variance-Controlled Off-Policy RL for LLMs".
 
-If few completions of a step have large importance weights, its gradient has a large variance. The
-*effective sample size* (ESS) measures this: with N equal weights it is N, and if one weight is much
-larger than all others it is 1. VCPO multiplies the learning rate of the step by the square root of
-ESS / N. This is the rule for optimizers such as Adam, whose steps do not depend on the size of the
-gradient.
+If a few completions of a step have much larger importance weights than the others, the step's
+gradient has a large variance. The *effective sample size* (ESS) measures this: with N equal weights
+it is N, and if one weight is much larger than all others it is 1. VCPO multiplies the learning rate
+of the step by the square root of ESS / N. This is the rule for optimizers such as Adam, whose steps
+do not depend on the size of the gradient.
 
 VCPO's other part, a baseline that minimizes the variance, is not implemented, because it needs a
 backward pass for each completion. Here the baseline is the group's mean reward.

@@ -103,7 +103,7 @@ def hash_dependencies(
         follow: prefixes of the paths whose imports are followed.
         with_report_attributes: include the attributes of plug-ins that only reports use.
     """
-    plug_ins = {
+    plug_ins = {  # the files that each registry imports
         registry: set(_load_file(registry, with_report_attributes)[1]) for registry in REGISTRIES
     }
     root_files = {root if "/" in root else _find_module_file(root) for root in roots}
@@ -116,9 +116,8 @@ def hash_dependencies(
         ):
             continue
         reached_files.add(file)
-        for target in (
-            _load_file(file, with_report_attributes)[1] if file.startswith(follow) else ()
-        ):
+        _, imported_files = _load_file(file, with_report_attributes)
+        for target in imported_files if file.startswith(follow) else ():
             # An import of a plug-in is not followed from outside the plug-in's folder (2. above).
             is_ignored = any(
                 target in plug_in_files and not file.startswith(f"{Path(registry).parent}/")

@@ -30,7 +30,10 @@ class CurvePoint(Record):
 
 
 class ProblemScore(Record):
-    """Numbers of graded and of correct completions of one test problem."""
+    """Numbers of graded and of correct completions of one test problem.
+
+    A completion is not graded if its grader crashed.
+    """
 
     id: str = Field(description="id of the problem")
     samples: Count = Field(description="number of graded completions")
@@ -104,8 +107,8 @@ class Evaluation(DiversityMetrics, _BeforeDiversity):
         for score in self.scores:
             if not score.correct <= score.samples <= self.samples:
                 raise ValueError(
-                    f"scores: {score.id} has {score.correct} correct completions of "
-                    f"{score.samples} graded ones, but {self.samples} were sampled"
+                    f"scores: {score.id} has {self.samples} sampled completions, of which "
+                    f"{score.samples} are graded, of which {score.correct} are correct"
                 )
         # The number of verdicts that is expected, and the number in `reasons`.
         counts = {

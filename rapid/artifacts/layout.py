@@ -56,8 +56,8 @@ STAGES = {
     "studies": Stage("report", STUDIES),
     "arena": Stage("report", ARENA),
 }
-# The top folders of all stages but reports, which are last: data, models, distilled, runs,
-# evaluations.
+# The top folders of the stages: data, models, distilled, runs, evaluations. The last one, which is
+# reports, is left out.
 RESULT_FOLDERS = tuple(dict.fromkeys(stage.folder.split("/")[0] for stage in STAGES.values()))[:-1]
 
 

@@ -166,7 +166,8 @@ def _describe_remedy(folder: Path | str) -> str:
 def list_hashed_files(folder: Path, *patterns: str) -> list[str]:
     """List the files of a folder that match a glob pattern and are to be hashed.
 
-    Manifests, hidden files and files with braces in their paths are left out.
+    Manifests, hidden files, and files with braces in their paths (wildcards in Snakemake) are left
+    out.
     """
     files = {file for pattern in patterns for file in folder.glob(pattern) if file.is_file()}
     kept_files = (file for file in files if file.name != MANIFEST and not {*"{}"} & {*str(file)})

@@ -96,7 +96,9 @@ class StepMetrics(Record):
             summary="mean",
             compared=True,
         ),
-    ] = Field(None, description="mean |log min(w, eta)| of the importance weights w")
+    ] = Field(
+        None, description="mean |log w| of the importance weights w (RAPID: |log min(w, eta)|)"
+    )
     clip_fraction: Annotated[
         OptionalShare,
         Metric(
@@ -109,7 +111,9 @@ class StepMetrics(Record):
         ),
     ] = Field(None, description="share of importance weights that are clipped")
     weight: Annotated[float | None, Metric("micro-batches", unit="", label="Weight")] = Field(
-        None, description="mean importance weight before clipping"
+        None,
+        description="mean importance weight before clipping; in TOPR and VESPO, mean factor that "
+        "replaces it",
     )
     kl: Annotated[float | None, Metric("micro-batches", unit="nats per token", label="KL")] = Field(
         None, description="KL divergence from the reference policy"

@@ -135,7 +135,7 @@ class Arena(Section):
     """The comparison of algorithms described in docs/arena.md, with the main table's model."""
 
     margin: Probability = Field(
-        0.02, description="accuracies that differ by at most this count as equal"
+        0.02, description="accuracies are regarded as equal if they differ by at most the margin"
     )
     borrowed: dict[PositiveInt, PositiveInt] = Field(
         default_factory=dict,

@@ -6,12 +6,13 @@ A job writes its files and a manifest.json into one folder (`rapid.artifacts.man
 1. The default is params.yaml in the working folder. Its jobs are in data/, models/, distilled/,
    runs/, evaluations/ and reports/. Changed parameters without a `name` use the same folders.
 2. Jobs of parameters with a `name` are in folders of the same names below experiments/NAME/.
-3. A named experiment shares a job with the default if it is the same: it uses the default's folder
-   and does not run the job again. Two jobs are the same if their specs are equal and they read the
-   same folders.
+3. If the default has the same job as a named experiment, they share it: the job's files are in the
+   default's folder, and it does not run again. Two jobs are the same if their specs are equal and
+   they read the same folders.
 
-The runs of a seed begin before those of the next seed, in random order. So if a machine is slow for
-a while, this affects all algorithms alike. An evaluation has the priority of its run.
+The runs of a seed begin before those of the next seed; within a seed the order is random. So if a
+machine is slow for a while, this affects all algorithms alike. An evaluation has the priority of
+its run.
 """
 
 import random
@@ -70,7 +71,10 @@ class Plan:
 
     @property
     def jobs(self) -> list[Job]:
-        """The jobs that the reports need, and the reports; each job after its inputs."""
+        """The jobs of `REPORT` and, without a `name`, `EXPERIMENT_REPORT`, and the jobs they need.
+
+        Each job comes after its inputs. `optional_jobs` has those of `REPORTS_ON_DEMAND`.
+        """
         return [self.get_job(name) for name in self._needed_names]
 
     @property
@@ -113,7 +117,10 @@ class Plan:
 
     @cached_property
     def _priorities(self) -> dict[str, int]:
-        """Return the priority of each run, from 1: random within a seed, low seeds first."""
+        """Return the priority of each run, a number from 1.
+
+        Runs of lower seeds have higher priorities. Among runs of one seed the order is random.
+        """
         seeds = {
             name: int(names["seed"])
             for name in sorted(self._planned_names)
@@ -141,7 +148,7 @@ class Plan:
 
     @cached_property
     def _needed_names(self) -> list[str]:
-        """Return the names of the jobs that the reports need, and of the reports."""
+        """Return the names of `jobs`."""
         params = self.params
         models = [MODEL.format(model=model) for model in specs.list_needed_models(params)]
         if any(specs.is_embedded(params, model) for model in specs.list_needed_models(params)):
@@ -160,7 +167,10 @@ class Plan:
         return list(dict.fromkeys([*self._needed_names, *on_demand]))
 
     def _build_job(self, name: str) -> Job:
-        """Build a job; its folder is its name, as in the default."""
+        """Build a job; its folder is its name, as in the default.
+
+        The `options` of a job are those of its command, with the paths to read (`Job`).
+        """
         template, names = parse_folder(name)
         builders = {
             PROBLEMS: self._build_prepare,
@@ -183,7 +193,8 @@ class Plan:
     def _build_tokenizer(self, name: str) -> Job:
         spec = specs.build_tokenizer_spec(self.params)
         data = self._get_problem_jobs(spec.benchmarks)
-        return Job("tokenizer", name, spec, {"data": [job.folder for job in data]}, data)
+        options = {"data": [job.folder for job in data]}
+        return Job("tokenizer", name, spec, options, inputs=data)
 
     def _build_model(self, name: str, model: str) -> Job:
         spec = specs.build_model_spec(self.params, model)
@@ -195,16 +206,17 @@ class Plan:
             raise BadParams(describe_invalid(f"models.{model}.benchmarks", unknown[0], reason))
         tokenizer, data = self.get_job(TOKENIZER), self._get_problem_jobs(spec.params.benchmarks)
         options = {"tokenizer": [tokenizer.folder], "data": [job.folder for job in data]}
-        return Job("pretrain", name, spec, options, (*data, tokenizer))
+        return Job("pretrain", name, spec, options, inputs=(*data, tokenizer))
 
     def _build_distill(self, name: str, benchmark: str) -> Job:
         spec = specs.build_distill_spec(self.params, benchmark)
         (data,) = self._get_problem_jobs([benchmark])
         options = {"data": [f"{data.folder}/train.jsonl"]}
         if isinstance(spec, specs.DemonstrateSpec):
-            return Job("demonstrate", name, spec, options, (data,))
+            return Job("demonstrate", name, spec, options, inputs=(data,))
         teacher = self.get_job(MODEL.format(model=self.params.teacher))
-        return Job("distill", name, spec, {"model": [teacher.folder], **options}, (teacher, data))
+        options = {"model": [teacher.folder], **options}
+        return Job("distill", name, spec, options, inputs=(teacher, data))
 
     def _build_train(self, name: str, seed: str, **names: str) -> Job:
         run = specs.Run(**names, seed=int(seed))
@@ -215,16 +227,16 @@ class Plan:
             template, file = PROBLEMS, "train.jsonl"
         data = self.get_job(template.format(benchmark=run.benchmark))
         options = {"model": [path], "data": [f"{data.folder}/{file}"]}
-        return Job("train", name, specs.build_train_spec(self.params, run), options, (model, data))
+        spec = specs.build_train_spec(self.params, run)
+        return Job("train", name, spec, options, inputs=(model, data))
 
     def _build_evaluate(self, name: str, seed: str, **names: str) -> Job:
         run = specs.Run(**names, seed=int(seed))
         model, path = self._get_trained_model(run)
         (data,) = self._get_problem_jobs([run.benchmark])
         options = {"model": [path], "data": [f"{data.folder}/test.jsonl"]}
-        return Job(
-            "evaluate", name, specs.build_evaluate_spec(self.params, run), options, (model, data)
-        )
+        spec = specs.build_evaluate_spec(self.params, run)
+        return Job("evaluate", name, spec, options, inputs=(model, data))
 
     def _get_problem_jobs(self, benchmarks: Iterable[str]) -> tuple[Job, ...]:
         return tuple(self.get_job(PROBLEMS.format(benchmark=benchmark)) for benchmark in benchmarks)
@@ -241,7 +253,10 @@ class Plan:
         return job, f"{job.folder}/model"
 
     def _list_results_in(self, report: str) -> list[str]:
-        """Return the names of jobs of a report's runs: demonstrations, training, evaluations."""
+        """Return the names of the jobs whose results a report shows.
+
+        These are the demonstrations, the training and the evaluations of its runs.
+        """
         runs = LIST_RUNS[report](self.params)
         demonstrations = [
             DEMONSTRATIONS.format(benchmark=run.benchmark)
@@ -269,5 +284,5 @@ def build_plan(params: Params, root: Path | str = ".") -> Plan:
 
 
 def list_jobs(params: Params) -> list[Job]:
-    """Return the jobs that the reports need, and the reports; each job after its inputs."""
+    """Return `Plan.jobs` of these parameters."""
     return build_plan(params).jobs

@@ -283,6 +283,7 @@ def _build_params_class(*algorithms: str) -> type[Params]:
     When parameters are written to a file, a section that has only default values is left out.
     """
     sections: dict[str, Any] = {}
+    # Supervised algorithms come last, as in params.yaml.
     for algorithm in sorted(map(ALGORITHMS.get, algorithms), key=attrgetter("is_supervised")):
         if section := algorithm.section or algorithm.parameters:
             required = any(field.is_required() for field in section.model_fields.values())

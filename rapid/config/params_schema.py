@@ -213,7 +213,7 @@ class Logging(Section):
 
 
 class ReportParams(Section):
-    """The layout of the paper that uses the tables and figures. Lengths override the style."""
+    """The layout of the paper with the tables and figures. A length overrides the style's."""
 
     style: Literal["plain", "iclr", "neurips", "icml", "acl", "ieee"] = "plain"
     text_width: PositiveFloat | None = Field(None, description="inches")

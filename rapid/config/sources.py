@@ -14,7 +14,7 @@ TEMPLATE_KEY = "__use_yte__"  # Snakemake evaluates configuration files with thi
 
 
 class BadParams(BadInput):
-    """A value in params.yaml that cannot be used. The message says where it is, and why."""
+    """Parameters that cannot be read or used. The message says which, where they are, and why."""
 
 
 class UniqueKeyLoader(yaml.SafeLoader):
@@ -64,9 +64,10 @@ def is_json_text(source: Path | str) -> bool:
 
 def _parse_file(source: Path | str, parse: Callable) -> Any:
     """Parse a file with `parse` (yaml.load or yaml.compose), or a JSON text."""
-    name = "JSON" if is_json_text(source) else source
+    is_json = is_json_text(source)
+    name = "JSON text" if is_json else source
     try:
-        if name == "JSON":
+        if is_json:
             return json.loads(source)
         with open(source, encoding="utf-8") as stream:
             return parse(stream, UniqueKeyLoader)
@@ -76,7 +77,7 @@ def _parse_file(source: Path | str, parse: Callable) -> Any:
     except yaml.MarkedYAMLError as error:
         raise BadParams(f"{name}:{error.problem_mark.line + 1}: {error.problem}") from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise BadParams(f"{name}: is neither YAML nor JSON: {error}") from None
+        raise BadParams(f"{name}: cannot be parsed: {error}") from None
 
 
 def _merge_into(base: dict, overlay: dict) -> None:

@@ -90,3 +90,15 @@ def test_unparsable_share_is_of_graded_completions():
     )
     assert evaluation.unparsable == 1 / 3
     assert Evaluation(**RUN, status="unavailable").unparsable is None
+
+
+def test_inconsistent_score_is_described_by_its_numbers():
+    message = "scores: a has 4 sampled completions, of which 3 are graded, of which 4 are correct"
+    with pytest.raises(ValueError, match=message):
+        Evaluation(
+            **RUN,
+            problems=1,
+            samples=4,
+            reasons={"passed": 4},
+            scores=[ProblemScore(id="a", samples=3, correct=4)],
+        )

@@ -149,6 +149,17 @@ def test_template_is_refused(tmp_path):
         read(tmp_path / "a.yaml")
 
 
+def test_a_file_named_json_is_read(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "JSON").write_text("data_seed: 1\n")
+    assert read("JSON") == {"data_seed": 1}
+
+
+def test_damaged_json_text_is_refused():
+    with pytest.raises(BadParams, match="JSON text: cannot be parsed: "):
+        read("{")
+
+
 def test_later_files_override_earlier_ones(tmp_path):
     (tmp_path / "a.yaml").write_text(yaml.safe_dump({"x": {"y": 1, "z": 2}, "l": [1, 2]}))
     (tmp_path / "b.yaml").write_text(yaml.safe_dump({"x": {"y": 3}, "l": [4]}))

@@ -46,11 +46,11 @@ except BadInput as error:
     raise WorkflowError(str(error)) from None
 os.environ[CHECKPOINT_VARIABLE] = str(PARAMS.checkpoint_seconds)
 os.environ[REPORT_VARIABLE] = PARAMS.logging.report_to
-if "DVC_EXP_BASELINE_REV" in os.environ:  # in `dvc exp run`: report these runs while they train
+if "DVC_EXP_BASELINE_REV" in os.environ:  # `dvc exp run`: runs that it compares report live
     run_folder = PLAN.get_folder(specs.list_dvc_runs(PARAMS)[0].folder)
     os.environ[LIVE_FOLDER_VARIABLE] = os.path.dirname(run_folder)
 
-EXAMINATION = Examination(hash_all=False)
+EXAMINATION = Examination(hash_all=False)  # of small files only; finds the jobs to run
 
 if workflow.is_main_process:
     problem_sources = [
