@@ -119,7 +119,7 @@ def _list_algorithms_and_seeds(runs: Iterable[Run]) -> dict[str, list]:
 
 
 def sort_algorithms(names: Iterable[str]) -> list[str]:
-    """Return names in the order of tables: the project's baselines, other names, RAPID by H."""
+    """Return names in the order of tables: the project's algorithms, other names, RAPID by H."""
     registry = list(ALGORITHMS.values())
 
     def sort_key(name: str) -> tuple:
