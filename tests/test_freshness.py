@@ -243,7 +243,7 @@ class TestCode:
         del manifest["spec"]["code"], manifest["code"]
         Path("a/manifest.json").write_text(json.dumps(manifest))
         jobs = plan_jobs()
-        assert "other code: files that its manifest" in examine_jobs(jobs).stale[jobs[0]]
+        assert "other code: files that are not listed" in examine_jobs(jobs).stale[jobs[0]]
 
     def test_accepted_code_makes_jobs_current_and_is_recorded_with_its_time(self, plan_jobs):
         jobs = plan_jobs("X")

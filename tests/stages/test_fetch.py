@@ -49,7 +49,7 @@ def test_source_inside_the_output_folder_is_refused_and_kept(tmp_path, monkeypat
 def test_working_directory_is_not_emptied(toy_model, tmp_path, monkeypatch):
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
-    with pytest.raises(BadModel, match="the working directory is .*: write to another folder"):
+    with pytest.raises(BadModel, match=r"the working directory is .*: write to another folder"):
         fetch(make_spec(toy_model), tmp_path)
     assert (tmp_path / "here").exists()
 
