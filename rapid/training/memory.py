@@ -161,9 +161,7 @@ def find_largest_batch(
             else f"{whole_bytes / 1e9:.2f} GB"
         )
         left = max(0.0, available) / 1e9  # below 0 if not even the reserved memory is there
-        raise MemoryError(
-            f"one completion of full length needs {needed}; {left:.2f} GB are left"
-        )
+        raise MemoryError(f"one completion of full length needs {needed}; {left:.2f} GB are left")
     per_completion = max(2 * (whole_bytes - half_bytes), 1.0)
     count = max(1, min(at_most, 1 + int((available - whole_bytes) / per_completion)))
     while count > 1 and measure_bytes(count) > available:

@@ -43,7 +43,8 @@ class MiniF2F(Benchmark):
         """Start Lean, elaborate the problems' statements, and grade proofs of other theorems.
 
         After this, Lean is equally fast whether its process is new or has served an earlier job.
-        If a problem has a header, such as `import Mathlib`, one grader starts its Lean, and no more.
+        If a problem has a header, such as `import Mathlib`, nothing more is done than to start one
+        grader's Lean with this header.
         """
         if any(problem.header for problem in problems):
             super().warm_up(grader, problems)
