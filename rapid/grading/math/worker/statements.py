@@ -25,7 +25,8 @@ COLLECTION_KINDS = ORDERED_KINDS | {"list", "set", "union"}
 def normalize(formula: Formula) -> Formula:
     """Return an inequality as an interval, and a formula with \\pm as a list of two formulas.
 
-    Elements of lists and sets are converted too. Other formulas are returned unchanged.
+    \\reals is an interval too. Elements of lists and sets are converted as well. Other formulas are
+    returned unchanged.
     """
     if formula == "\\reals":
         return Tree("open_interval", [MINUS_INFINITY, INFINITY])
