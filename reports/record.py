@@ -34,7 +34,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the command, and return its exit status."""
     parser = Parser(prog="python -m reports.record", description=__doc__.partition("\n")[0])
     add = parser.add_argument
-    add("--configfile", nargs="+", required=True, metavar="FILE", help="parameters of the experiment")
+    add("--configfile", nargs="+", required=True, metavar="FILE", help="the parameters")
     add("--archives", required=True, metavar="PATH/NAME", help="beginning of the archives' paths")
     add(
         "--pack",

@@ -47,10 +47,10 @@ def plan(values, tmp_path, monkeypatch):
     return build_plan(load_files("params.yaml", "real.yaml"))
 
 
-def run_jobs(plan, unfinished: str = "none", report: str = ARENA) -> None:
+def run_jobs(plan, unfinished: str = "", report: str = ARENA) -> None:
     """Write the files of all jobs that a report needs, except of those whose folder has a text."""
     for job in plan.list_with_inputs(report)[:-1]:
-        if unfinished in job.folder:
+        if unfinished and unfinished in job.folder:
             continue
         files = [Path(job.folder, name) for name in OUTPUTS[job.rule]]
         for file in files:
@@ -137,7 +137,7 @@ def test_existing_files_are_kept(plan):
 
 @pytest.mark.parametrize(
     ("unfinished", "seed", "message"),
-    [("seed2", "2", "is not finished"), ("none", "9", "no run has")],
+    [("seed2", "2", "is not finished"), ("", "9", "no run has")],
 )
 def test_unfinished_block_is_not_packed(plan, capsys, unfinished, seed, message):
     run_jobs(plan, unfinished)
@@ -157,5 +157,5 @@ def test_studies_are_packed_in_an_experiment_without_an_arena(plan, capsys):
     names = list_names("seed2.tar.xz")
     assert all("/seed2/" in name for name in names)
     variants = {name.split("/")[-3] for name in names if "/runs/" in name}
-    assert variants == {"rapid-H4", "rapid-H4,clip=both"}
+    assert variants > {"rapid-H4", "rapid-H4,clip=both"}
     assert run_command("--pack", "1", "--complete") == 0
