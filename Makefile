@@ -97,7 +97,7 @@ arena-pooled: setup  ## test the arena's claims on both recorded runs; writes ex
 # seed is recorded as soon as it is finished, and its models are deleted. Recorded seeds are not run
 # again, even on another machine. If code has changed since, they are stale, and run again unless
 # ACCEPT=1. The quick form of an experiment is an overlay on it.
-SUFFIX := $(patsubst --%,-%,$(ARENA)$(BASELINE))
+SUFFIX = $(patsubst --%,-%,$(if $(filter baseline,$@),$(BASELINE),$(ARENA)))
 BLOCKS = experiments/$@.yaml $(if $(SUFFIX),experiments/$@$(SUFFIX).yaml)
 BLOCKS_NAME = $@$(SUFFIX)
 ARCHIVES = experiments/$(if $(SUFFIX),$(BLOCKS_NAME)/)$(BLOCKS_NAME)
@@ -133,7 +133,7 @@ define tune_in_blocks
 endef
 
 arena-real: setup  ## the arena on SmolLM2-135M, seed by seed  (SEEDS="1 2"; ARENA=--quick: in minutes)
-	$(call run_experiment_in_blocks,$(if $(ARENA),1 2 3,1 2 3 4 5 6 7 8),arena={fields: {math: {seeds: [$$seed]}}},arena,results.csv tables.txt)
+	$(call run_experiment_in_blocks,$(if $(SUFFIX),1 2 3,1 2 3 4 5 6 7 8),arena={fields: {math: {seeds: [$$seed]}}},arena,results.csv tables.txt)
 
 arena-real-tuning: setup  ## tune the learning rates of arena-real, on other problems
 	$(call tune_in_blocks,101 102)
@@ -145,7 +145,7 @@ arena-minif2f-tuning: setup  ## tune the learning rates of arena-minif2f
 	$(call tune_in_blocks,101 102 103 104)
 
 baseline: setup  ## why RAPID is better without its baseline  (SEEDS="1 2"; BASELINE=--quick: in minutes)
-	$(call run_experiment_in_blocks,$(if $(BASELINE),1,$(shell seq 20)),studies={seeds: [$$seed]},studies,tables.txt)
+	$(call run_experiment_in_blocks,$(if $(SUFFIX),1,$(shell seq 20)),studies={seeds: [$$seed]},studies,tables.txt)
 
 arena-tuning: setup  ## tune the arena's learning rates, on other problems
 	$(ACTIVATE) snakemake --cores $(CORES) --configfile params.yaml $(TUNING) -- arena

@@ -21,6 +21,7 @@ from rapid.benchmarks.made import draw_exercises
 # completions, and accuracy after equal time.
 END_POINTS = ("seconds", "accuracy", "accuracy_in_time")
 Cells = dict[tuple[str, str], str]  # label of a row, title of a column -> text
+Comparison = tuple[str, str, str | None]  # name of the number, recomputed text, printed text
 
 
 def read_runs(*archives: Path) -> dict[tuple[str, str], dict[int, SimpleNamespace]]:

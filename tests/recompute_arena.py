@@ -13,7 +13,6 @@ import math
 import re
 import statistics
 import sys
-from collections import defaultdict
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -27,6 +26,7 @@ from tests import arena_statistics as recomputed
 from tests.arena_records import (
     END_POINTS,
     Cells,
+    Comparison,
     compute_end_points,
     draw_skeletons,
     label,
@@ -44,6 +44,7 @@ from tests.recompute_statistics import (
     format_ratio,
     format_result,
 )
+from tests.recompute_tuning import compare_tuning
 
 FOLDER = ROOT / "experiments"
 # Largest difference of an end of a bootstrap interval, in percentage points.
@@ -54,7 +55,6 @@ COLUMNS = {
     "Accuracy": "Accuracy", "P": "P(above", "In time": "Difference in equal", "Ratio": "Ratio",
     "Difference": "Difference to", "clip_fraction": "Clipped", "staleness": "Staleness",
 }  # fmt: skip
-Comparison = tuple[str, str, str | None]  # name of the number, recomputed text, printed text
 # `points` has the end points (END_POINTS) by benchmark, algorithm and seed, `field_points` those of
 # one benchmark.
 
@@ -158,9 +158,13 @@ def compare_record(folder: Path, points: dict, arena: str = "arena") -> Iterator
 
 
 def compare_tables(
-    folder: Path, points: dict, fields: dict, arena: str = "arena"
+    folder: Path, points: dict, fields: dict, arena: str = "arena", highest: bool = False
 ) -> Iterator[Comparison]:
-    """Yield a comparison for every number in arena-tables.txt, or of the tables of another arena."""
+    """Yield a comparison for every number in arena-tables.txt, or of the tables of another arena.
+
+    Args:
+        highest: whether the arena's `rate_rule` is "highest".
+    """
     tables = iter(read_tables(folder / f"{arena}-tables.txt"))
     for benchmark, rows in judge(fields, partial(compare_latest, points)).items():
         yield from pair_rows(f"claims {benchmark}", next(tables), show_claims(rows))
@@ -189,7 +193,8 @@ def compare_tables(
     with tuning.open(newline="") as file:
         trials = [row for row in csv.DictReader(file) if float(row["learning_rate"])]
     for benchmark in fields:
-        yield from _compare_tuning(benchmark, next(tables), trials)
+        rows = [row for row in trials if row["benchmark"] == benchmark]
+        yield from compare_tuning(benchmark, next(tables), rows, highest)
 
 
 def draw_interval(field_points: dict, name: str, key: str) -> list[float]:
@@ -224,26 +229,6 @@ def _rank(field_points: dict, name: str) -> tuple[float, float]:
     runs = field_points[name].values()
     seconds = statistics.median(run.seconds for run in runs)
     return seconds, -statistics.fmean(run.accuracy for run in runs)
-
-
-def _compare_tuning(benchmark: str, printed: Cells, trials: list[dict]) -> Iterator[Comparison]:
-    by_name: dict = defaultdict(lambda: defaultdict(list))
-    for row in trials:
-        if row["benchmark"] == benchmark:
-            rate = float(row["learning_rate"])
-            by_name[row["algorithm"]][rate].append(float(row["accuracy"]))
-    for name, by_rate in by_name.items():
-        means = [statistics.fmean(by_rate[rate]) for rate in sorted(by_rate)]
-        smooth = [
-            (a or 0) + 2 * b + (c or 0)
-            for a, b, c in zip([None, *means[:-1]], means, [*means[1:], None], strict=True)
-        ]
-        weights = [4 - (i == 0) - (i == len(means) - 1) for i in range(len(means))]
-        smooth = [total / weight for total, weight in zip(smooth, weights, strict=True)]
-        best = smooth.index(max(smooth))
-        for position, (rate, mean) in enumerate(zip(sorted(by_rate), means, strict=True)):
-            expected = format_percent(mean) + "*" * (position == best)
-            yield f"tuning {benchmark} {name}", expected, printed.get((label(name), f"{rate:g}"))
 
 
 def compare_latest(points: dict, benchmark: str, claim: dict, skeletons: dict | None = None):
@@ -371,6 +356,16 @@ def compare_all(folder: Path = FOLDER) -> tuple[list[str], int]:
     return list_differing(comparisons), len(comparisons)
 
 
+def compare_blocks_of_seeds(arena: str, folder: Path = FOLDER) -> tuple[list[str], int]:
+    """Return the same as `compare_all`, for an arena that is recorded in blocks of one seed."""
+    section = yaml.safe_load((FOLDER / f"{arena}.yaml").read_text())["arena"]
+    points = read_blocks(section["fields"], folder, arena)
+    highest = section.get("rate_rule") == "highest"
+    comparisons = [*compare_record(folder, points, arena)]
+    comparisons += compare_tables(folder, points, section["fields"], arena, highest)
+    return list_differing(comparisons), len(comparisons)
+
+
 def list_differing(comparisons: list[Comparison]) -> list[str]:
     """Return a line for each number that differs."""
     return [
@@ -382,14 +377,10 @@ def list_differing(comparisons: list[Comparison]) -> list[str]:
 
 def main() -> int:
     differing, count = compare_all()
-    for arena in ("arena-real", "arena-minif2f"):  # recorded seed by seed
+    for arena in ("arena-real", "arena-minif2f"):
         if (FOLDER / f"{arena}-tables.txt").exists():
-            fields = yaml.safe_load((FOLDER / f"{arena}.yaml").read_text())["arena"]["fields"]
-            points = read_blocks(fields, FOLDER, arena)
-            comparisons = [*compare_record(FOLDER, points, arena)]
-            comparisons += compare_tables(FOLDER, points, fields, arena)
-            differing += list_differing(comparisons)
-            count += len(comparisons)
+            more_differing, more = compare_blocks_of_seeds(arena)
+            differing, count = differing + more_differing, count + more
     print(*differing, f"{count} numbers recomputed, {len(differing)} differ", sep="\n")
     return 1 if differing else 0
 

@@ -32,6 +32,21 @@ def test_recomputation_finds_changed_figures_and_no_others(tmp_path):
 
 
 @pytest.mark.slow
+def test_recomputation_finds_changed_figures_of_an_arena_in_blocks(tmp_path):
+    folder = tmp_path / "experiments"
+    shutil.copytree(recompute_arena.FOLDER, folder)
+    tables = folder / "arena-minif2f-tables.txt"
+    text = tables.read_text(encoding="utf-8")
+    figure, changed = "0.33 [0.28, 0.37]", "0.33 [0.28, 0.38]"
+    assert figure in text
+    tables.write_text(text.replace(figure, changed, 1), encoding="utf-8")
+    differing, count = recompute_arena.compare_blocks_of_seeds("arena-minif2f", folder)
+    (line,) = differing
+    assert line.endswith(f"recomputed {figure}, printed {changed}")
+    assert count > 1000
+
+
+@pytest.mark.slow
 def test_command_writes_the_recorded_tables_of_both_runs(tmp_path):
     experiments = recompute_arena.FOLDER
     arguments = ["--configfile", str(ROOT / "params.yaml"), str(experiments / "arena.yaml")]
