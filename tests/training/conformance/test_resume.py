@@ -287,7 +287,9 @@ def test_resume_that_would_change_run_is_refused(toy_model, tmp_path):
         with pytest.raises(error, match=match):
             build_trainer(toy_model, tmp_path, **settings).train(str(checkpoint))
 
-    sizes = r"H was 2 and is now 1, n_step was 4 and is now 8\. Restore these settings, or start a new"
+    sizes = (
+        r"H was 2 and is now 1, n_step was 4 and is now 8\. Restore these settings, or start a new"
+    )
     check_refused(sizes, H=1, n_step=8)
     check_refused(r"bf16 was False and is now True\. Restore these settings", bf16=True)
     moving_reference = {"objective": "grpo", "beta": 0.1, "sync_ref_model": True}
