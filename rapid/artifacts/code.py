@@ -5,15 +5,16 @@ project are followed, including imports in functions. Imports are read from the 
 run.
 
 1. A change of prose makes no job stale. A Python file is hashed as its syntax tree, without
-   docstrings, descriptions of fields and labels of metrics; a prompt's template without its
-   comments; any other file as its bytes. The label and the plot style of an algorithm or a
-   benchmark are hashed for reports only.
+   docstrings and descriptions of fields; a prompt's template without its comments; any other file
+   as its bytes. What only reports print or draw is hashed for reports only: titles of fields, the
+   label, unit and direction (`better`) of a metric, and the label and plot style of an algorithm or
+   a benchmark.
 2. The imports of a registry (`REGISTRIES`) are not followed, because it imports all algorithms or
    benchmarks (plug-ins). A plug-in is hashed if it is a root, or if another plug-in in its folder
    imports it, as naive_grpo.py imports grpo.py.
 3. Imports do not reach all files of graders, which start processes by path, and of benchmarks,
    which have templates. So if one file in the folder of a grader or a benchmark is reached, all
-   files of the folder are hashed.
+   files of the folder are hashed. The same holds for reports/, which has templates and YAML files.
 4. Code that decides no result is excluded (`EXCLUDED`): configuration, whose values are in the
    spec; leases of cores, processes, error messages, the console and the command line; estimates of
    cost; reporting services and what a run prints; and the reading, writing and hashing of
@@ -61,12 +62,8 @@ EXCLUDED = (
 WHOLE_FOLDER = re.compile(r"reports/|rapid/(benchmarks|grading)/[^/]+/")
 PLUG_IN_FOLDERS = ("rapid/algorithms/", "rapid/benchmarks/")
 REPORT_ATTRIBUTES = ("label", "plot_style")  # of a plug-in's class; only reports use them
-PROSE_KEYWORDS = (
-    "description",
-    "label",
-    "unit",
-    "better",
-)  # keyword arguments of Field(...) and Metric(...) that are prose
+# Keyword arguments of Field(...) and Metric(...) that only reports use.
+REPORT_KEYWORDS = ("title", "label", "unit", "better")
 REPORT_SUFFIXES = (".py", ".j2", ".css", ".yaml")  # of sources in reports/, which has outputs too
 
 
@@ -90,7 +87,7 @@ def hash_dependencies(
     *roots: str,
     excluded: tuple[str, ...] = (),
     follow: tuple[str, ...] = PACKAGES,
-    with_report_attributes: bool = False,
+    for_reports: bool = False,
 ) -> dict[str, str]:
     """Return the SHA-256 of each source file that the roots depend on, by its path in the project.
 
@@ -101,10 +98,10 @@ def hash_dependencies(
         roots: names of modules, and paths of other files. Roots are never excluded.
         excluded: prefixes of paths to leave out, in addition to `EXCLUDED`.
         follow: prefixes of the paths whose imports are followed.
-        with_report_attributes: include the attributes of plug-ins that only reports use.
+        for_reports: include what only reports use (1. above).
     """
     plug_ins = {  # the files that each registry imports
-        registry: set(_load_file(registry, with_report_attributes)[1]) for registry in REGISTRIES
+        registry: set(_load_file(registry, for_reports)[1]) for registry in REGISTRIES
     }
     root_files = {root if "/" in root else _find_module_file(root) for root in roots}
     queue = [file for root in root_files for file in _expand_file(root)]
@@ -116,7 +113,7 @@ def hash_dependencies(
         ):
             continue
         reached_files.add(file)
-        _, imported_files = _load_file(file, with_report_attributes)
+        _, imported_files = _load_file(file, for_reports)
         for target in imported_files if file.startswith(follow) else ():
             # An import of a plug-in is not followed from outside the plug-in's folder (2. above).
             is_ignored = any(
@@ -124,7 +121,7 @@ def hash_dependencies(
                 for registry, plug_in_files in plug_ins.items()
             )
             queue += [] if is_ignored else _expand_file(target)
-    return {file: _load_file(file, with_report_attributes)[0] for file in sorted(reached_files)}
+    return {file: _load_file(file, for_reports)[0] for file in sorted(reached_files)}
 
 
 def _find_module_file(module: str) -> str:
@@ -159,9 +156,9 @@ def _is_source_file(path: Path) -> bool:
 
 
 @cache
-def _load_file(file: str, with_report_attributes: bool) -> tuple[str, tuple[str, ...]]:
+def _load_file(file: str, for_reports: bool) -> tuple[str, tuple[str, ...]]:
     """Return the digest of a file, and the files of this project that it imports."""
-    digest, imports = _parse_source((ROOT / file).read_bytes(), file, with_report_attributes)
+    digest, imports = _parse_source((ROOT / file).read_bytes(), file, for_reports)
     # `from a import b` imports the module a.b, or else a name from the module a.
     imported_files = (
         _find_module_file(name) or _find_module_file(source) for name, source in imports
@@ -171,16 +168,16 @@ def _load_file(file: str, with_report_attributes: bool) -> tuple[str, tuple[str,
 
 @cache
 def _parse_source(
-    content: bytes, file: str, with_report_attributes: bool
+    content: bytes, file: str, for_reports: bool
 ) -> tuple[str, list[tuple[str, str]]]:
     """Return the digest of a file with this content, and its imports (`_list_imports`)."""
     imports = []
     if file.endswith(".py"):
         tree = ast.parse(content, file)
         imports = _list_imports(tree, ".".join(Path(file).parent.parts))
-        if not with_report_attributes and file.startswith(PLUG_IN_FOLDERS):
+        if not for_reports and file.startswith(PLUG_IN_FOLDERS):
             _remove_report_attributes(tree)
-        content = _dump_without_prose(tree).encode()
+        content = _dump_without_prose(tree, for_reports).encode()
     elif file.endswith(".txt.j2"):
         content = _strip_comments(content.decode()).encode()
     return hashlib.sha256(content).hexdigest(), imports
@@ -216,8 +213,9 @@ def _remove_report_attributes(tree: ast.Module) -> None:
             ]
 
 
-def _dump_without_prose(tree: ast.Module) -> str:
+def _dump_without_prose(tree: ast.Module, for_reports: bool = False) -> str:
     """Return a syntax tree as text, without docstrings and the prose of fields and metrics."""
+    prose = ("description", *(() if for_reports else REPORT_KEYWORDS))
     for node in ast.walk(tree):
         match node:
             case (
@@ -228,9 +226,7 @@ def _dump_without_prose(tree: ast.Module) -> str:
             ):
                 node.body = rest
             case ast.Call(func=ast.Name("Field" | "Metric"), keywords=keywords):
-                node.keywords = [
-                    keyword for keyword in keywords if keyword.arg not in PROSE_KEYWORDS
-                ]
+                node.keywords = [keyword for keyword in keywords if keyword.arg not in prose]
             case ast.JoinedStr(values=parts):  # Python 3.12 adds empty parts
                 node.values = [part for part in parts if getattr(part, "value", None) != ""]
     return ascii(_to_tuples(tree))

@@ -187,7 +187,7 @@ class ReportSpec(Spec):
         algorithms = {type(parse_variant_name(name).algorithm).__module__ for name in names}
         benchmarks = (f"rapid.benchmarks.{name}" for name in self.params.benchmarks)
         roots = ("reports", *sorted(algorithms), *benchmarks)
-        return hash_dependencies(*roots, follow=("reports/",), with_report_attributes=True)
+        return hash_dependencies(*roots, follow=("reports/",), for_reports=True)
 
 
 def list_table_runs(params: Params) -> list[Run]:

@@ -54,7 +54,7 @@ class ImportSpec(Spec):
     config: dict[str, Any]
 
     def hash_code_files(self) -> dict[str, str]:
-        return hash_dependencies("reports", follow=("reports/",), with_report_attributes=True)
+        return hash_dependencies("reports", follow=("reports/",), for_reports=True)
 
 
 @dataclass(frozen=True)

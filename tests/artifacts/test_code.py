@@ -106,6 +106,9 @@ def test_digest_is_the_same_in_all_python_versions():
 def test_labels_and_descriptions_of_declarations_are_prose():
     for call in ('Field(None, description="words")', 'Metric(label="words", unit="words")'):
         assert "words" not in code._dump_without_prose(ast.parse(call))
+    for call, is_hashed in (('Field(description="words")', False), ('Field(title="words")', True)):
+        tree = ast.parse(call)
+        assert ("words" in code._dump_without_prose(tree, for_reports=True)) == is_hashed
     assert "words" in code._dump_without_prose(ast.parse('ask(description="words")'))
 
 
@@ -147,6 +150,8 @@ EDITS = [
         REPORTS,
     ),
     (("rapid/benchmarks/math/__init__.py", 'label = "MATH"', 'label = "Math"'), (), (), REPORTS),
+    ((algorithm_file("dapo"), 'title="clip below"', 'title="lower clip"'), (), (), REPORTS),
+    (("rapid/artifacts/metrics.py", 'unit="share"', 'unit="percent"'), (), (), REPORTS),
 ]
 
 
