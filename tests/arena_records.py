@@ -160,9 +160,9 @@ def read_end_points(file: Path) -> dict[str, dict[str, dict]]:
     return points
 
 
-def draw_skeletons(benchmark: str, count: int) -> dict[str, str]:
+def draw_skeletons(benchmark: str, count: int, data_seed: int = 0) -> dict[str, str]:
     """Return the skeleton of each test problem by id: its text with 0 in place of numbers."""
-    exercises = draw_exercises(BENCHMARKS[benchmark], 0, {"test": count})["test"]
+    exercises = draw_exercises(BENCHMARKS[benchmark], data_seed, {"test": count})["test"]
     return {e.problem.id: re.sub("[0-9]+", "0", e.problem.content) for e in exercises}
 
 

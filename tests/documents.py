@@ -50,10 +50,10 @@ from reports.report_data import ReportData
 from reports.tables import results as tables
 from reports.tables.notes import collect_origin_facts, render_notes
 from reports.tables.table import MISSING
-from tests.arena_pages import arena, indent_lines, load_params
 from tests.conftest import ROOT
 from tests.faults.conftest import COLUMNS, FAULTS
 from tests.field_tables import config_fields, fields, logged_metrics, steps_fields
+from tests.recorded_pages import arena, indent_lines, load_params, study
 from tests.versions import tested_versions
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -271,8 +271,8 @@ GENERATORS = {
     generator.__name__: generator
     for generator in (
         table1, sweep, plan_rates, plan_memory, jobs_of, speed, times, faults, math_graders,
-        planned_memory, micro_batches, steps_fields, logged_metrics, fields, config_fields, within, arena, picture,
-        tested_versions, minif2f_flaws,
+        planned_memory, micro_batches, steps_fields, logged_metrics, fields, config_fields, within,
+        arena, study, picture, tested_versions, minif2f_flaws,
     )
 }  # fmt: skip
 

@@ -238,7 +238,7 @@ def _mean_columns(runs: dict[str, list[Run]], columns: dict[str, str]) -> dict:
             for name, runs_of_name in runs.items()
         }
         means = {n: statistics.mean(v) for n, v in values.items() if None not in v}
-        show = _choose_format(metric, [*means.values()])
+        show = choose_format(metric, [*means.values()])
         is_ranked = metric.startswith(("pass@", "runtime"))
         marks = _compute_marks(runs, means, metric) if is_ranked else {}
         for row, (name, numbers) in enumerate(values.items()):
@@ -282,7 +282,7 @@ def _compute_marks(
     return marks
 
 
-def _choose_format(metric: str, means: list) -> Callable:
+def choose_format(metric: str, means: list) -> Callable:
     if metric == "runtime":
         return format_duration(means)
     if metric == "staleness":

@@ -1,18 +1,19 @@
-"""Parts of an arena's report for the documents, from the archives that `reports.record` packs.
+"""Parts of the reports on arenas and studies for the documents, from archives (`reports.record`).
 
-`arena` is a generator function of `tests.documents`.
+`arena` and `study` are generator functions of `tests.documents`.
 """
 
 import textwrap
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from rapid.config.params import Params, load_files
-from rapid.config.specs import list_arena_runs
+from rapid.config.specs import list_arena_runs, list_study_runs
 from rapid.text import join_words
 from reports import record
-from reports.contents import Content, build_arena
+from reports.contents import Content, build_arena, build_studies
 from reports.render import text as as_text
 from reports.report_data import ReportData
 from reports.tables.table import MISSING
@@ -20,21 +21,32 @@ from tests.conftest import ROOT
 
 
 def arena(text: str, root: Path, part: str, overlay: str) -> str:
-    """Return a part of the report of an arena that is recorded seed by seed.
+    """Return a part of the report of an arena that is recorded seed by seed (`_show_part`)."""
+    return _show_part(part, overlay, build_arena, list_arena_runs)
+
+
+def study(text: str, root: Path, part: str, overlay: str) -> str:
+    """Return a part of the report of studies that are recorded seed by seed (`_show_part`)."""
+    return _show_part(part, overlay, build_studies, list_study_runs)
+
+
+def _show_part(part: str, overlay: str, build: Callable, list_runs: Callable) -> str:
+    """Return a part of a report.
 
     While seeds have no archive, the text is a dash with the reason, so that no page shows results
     of only some seeds.
 
     Args:
-        text, root: what all generator functions get; not used here.
         part: summary, or the label of a table without "tab:".
-        overlay: the file of the arena's parameters, beside which its archives are.
+        overlay: the file of the experiment's parameters, beside which its archives are.
+        build: function that returns the contents of the report on a `ReportData`.
+        list_runs: function that lists the runs of the parameters.
     """
     params, name = load_params(overlay), str(ROOT / overlay.removesuffix(".yaml"))
     if missing := record.list_missing_seeds(params, name):
         seeds = join_words([*map(str, missing)])
         return f"\n{MISSING} (these runs have not been made: seeds {seeds})\n"
-    content = read_arena(name, overlay)
+    content = read_content(name, overlay, build, list_runs)
     if part == "summary":
         return "\n" + textwrap.fill(" ".join(content.lead), 100) + "\n"
     (table,) = (table for table in content.results if table.label == f"tab:{part}")
@@ -52,13 +64,14 @@ def indent_lines(lines: list[str]) -> str:
 
 
 @cache
-def read_arena(name: str, overlay: str) -> Content:
-    """Return the contents of an arena's report.
+def read_content(name: str, overlay: str, build: Callable, list_runs: Callable) -> Content:
+    """Return the contents of a report.
 
     Args:
-        name: the beginning of the paths of the arena's archives.
+        name: the beginning of the paths of the experiment's archives.
+        overlay, build, list_runs: see `_show_part`.
     """
     params = load_params(overlay)
     with TemporaryDirectory() as folder:
         record.unpack_archives(name, Path(folder))
-        return build_arena(ReportData.read(params, folder, list_arena_runs(params)))
+        return build(ReportData.read(params, folder, list_runs(params)))
