@@ -1,9 +1,10 @@
 """Proofs: theorems of Lean 4, with proofs checked by lean_reward.
 
-What it shows: a row needs one column, `theorem`. A proof is correct if Lean's kernel accepts it
-without `sorry` or new axioms. The script generates theorems that need only core Lean, which the
-first call of lean_reward installs. `--dataset cat-searcher/minif2f-lean4` trains on the theorems of
-miniF2F, which need Mathlib (see docs/benchmarks.md). This option has not been tried yet.
+What it shows: a row needs one column, `theorem` or `formal_statement`. A proof is correct if Lean's
+kernel accepts it without `sorry` or new axioms. The script generates theorems that need only core
+Lean, which the first call of lean_reward installs. `--dataset cat-searcher/minif2f-lean4` trains on
+the theorems of miniF2F, which need Mathlib (see docs/benchmarks.md). This option has not been tried
+yet.
 
 Run:      pip install 'rapid-rl[graders]'
           python lean_proofs.py

@@ -39,8 +39,8 @@ def read_rows(folder: Path, part: str, options: dict) -> list[dict]:
     """Return a part's rows for `--resume`.
 
     The list is empty if they were measured with another commit, machine, package version or option,
-    or if a test failed. The suffix "+dirty" of a commit is ignored, because writing the results
-    changes files of the repository.
+    or if one of them is a test that failed. The suffix "+dirty" of a commit is ignored, because
+    writing the results changes files of the repository.
     """
     document = read_parts(folder).get(part, {"commit": "", "rows": []})
     source = _describe_source(options)

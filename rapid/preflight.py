@@ -125,7 +125,7 @@ def _check_machine(params: Params) -> Iterator[Check]:
 
         memory = min(gpu.memory_mb for gpu in gpus) * 1e6
         for run, message in find_runs_too_large(params, memory).items():
-            finding, _, advice = message.partition(": ")
+            finding, _, advice = message.partition(": ")  # "20 GB needed, ...: lower ..."
             yield Check(f"GPU memory of {run}", finding, f"{advice[0].upper()}{advice[1:]}.")
     advice = f"Jobs need {GPU_MEMORY_MB:,} MB: leave this GPU out of CUDA_VISIBLE_DEVICES."
     for gpu in gpus:
@@ -184,7 +184,8 @@ def _check_model(name: str, source: str, revision: str) -> tuple[Check, int]:
 def _check_problems(benchmark: str, source: str) -> Check:
     subject = f"benchmarks.{benchmark}.source"
     if source == "hub":
-        return _check_hub(subject, *BENCHMARKS[benchmark].hub, "dataset")[0]
+        name, revision = BENCHMARKS[benchmark].hub
+        return _check_hub(subject, name, revision, repo_type="dataset")[0]
     exists = Path(source).exists()
     advice = "Set it to an existing file or folder, or to hub."
     return _build_check(subject, source if exists else f"{source} does not exist", exists, advice)
@@ -275,8 +276,8 @@ def _check_grader(name: str, permissions: GradingPermissions, from_hub: bool = F
         reason, _, advice = str(error).partition(". ")
         return Check(subject, reason, advice or GRADER_ADVICE)
     finding = f"works; isolation: {isolation}" if isolation else "works"
-    if isolation and permissions.unsafe_settings:
-        finding += f"; allowed by grading.{', '.join(permissions.unsafe_settings)}"
+    for setting in benchmark.unsafe_settings & set(permissions.unsafe_settings):
+        finding += f"; grading.{setting} is on"
     if bugs := benchmark.describe_known_bugs():
         finding += f"; {bugs}"
     return Check(subject, finding)

@@ -146,6 +146,13 @@ def test_a_sandbox_that_does_not_work_is_missing_unless_allowed(is_allowed, monk
     assert "unsafe_sandbox" in line
 
 
+def test_a_grader_names_its_own_permission_only():
+    permissions = GradingPermissions(unsafe_sandbox=True, unsafe_lean=True)
+    line = str(CHECK_GRADER("mbpp_plus", permissions))
+    assert "; grading.unsafe_sandbox is on" in line
+    assert "unsafe_lean" not in line
+
+
 @pytest.mark.parametrize(("version", "is_old"), [("4.28.0", True), ("4.32.2", False)])
 def test_a_kernel_with_known_bugs_is_mentioned_but_not_missing(version, is_old, monkeypatch):
     backend = Backend("wasm", version, Path())

@@ -59,7 +59,7 @@ def oapl_loss(
         l_n  = log(pi(y_n | x_n) / mu(y_n | x_n))
         V_n  = beta_value log(mean of exp(R / beta_value) over n's group)
 
-    Arguments: see `LossInputs`. The only metric is `staleness`, the mean of |l_n|.
+    Arguments: see `LossInputs` in base.py. The only metric is `staleness`, the mean of |l_n|.
     """
     log_ratio = ((logp - behavior_logp) * mask).sum(1)  # (N,), carries the gradient
     advantages = compute_optimal_advantages(rewards, group_size, beta_value)

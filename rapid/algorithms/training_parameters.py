@@ -71,8 +71,8 @@ class TrainingParameters(Parameters):
     temperature: PositiveFloat = Field(description="The temperature of sampling.")
     precision: PrecisionOrAuto = "float32"
     checkpointing: Checkpointing = Field(False, exclude_if=not_)
-    # `reuse_logp` (below) is a field of RapidConfig that avoids forward passes for log mu. In the
-    # pipeline it is always True.
+    # `reuse_logp` in this description is a field of RapidConfig that avoids forward passes for log
+    # mu. In the pipeline it is always True.
     trust_sampler: bool | None = Field(
         None,
         exclude_if=partial(eq, None),

@@ -122,7 +122,7 @@ class Params(Section):
     def _check_names(self):
         tables = self.tables
         studies = self.studies.compared.items() if self.studies else []
-        arena = {}
+        arena = {}  # the sections of the arena that have an entry for each benchmark
         if self.arena:
             arena = {"fields": self.arena.fields, "maps": self.arena.planned_maps}
         models = [
@@ -183,7 +183,7 @@ class Params(Section):
             algorithms += tables.families.algorithms
         for study in self.studies.compared.values() if self.studies else []:
             algorithms += study.algorithms if study.benchmark == benchmark else []
-        for arena_benchmark, names, _ in self.arena.list_entries() if self.arena else []:
+        for arena_benchmark, names, _seeds in self.arena.list_entries() if self.arena else []:
             algorithms += names if arena_benchmark == benchmark else []
         return list(dict.fromkeys(algorithms))
 

@@ -122,7 +122,9 @@ class Machine:
             cached_bytes = rows * context * shape.count_key_value_bytes(size)
             read_seconds = (shape.matmul_weights * size + cached_bytes) / bandwidth
             device_seconds = max(read_seconds, 2 * shape.matmul_weights * rows / flops)
-            split = 1 if work.steps else count  # GPUs that share a teacher's weights and its work
+            # A training process samples its own completions. The GPUs of a teacher, which takes no
+            # optimizer steps, share its weights and its work.
+            split = 1 if work.steps else count
             step_launch_seconds = assumed["graph_step"] if vllm else launch_seconds
             sampling = work.decoding_steps * (device_seconds / split + step_launch_seconds)
         attention = 2 * shape.layers * shape.query_width * context  # multiply-adds of a token

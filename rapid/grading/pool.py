@@ -138,7 +138,10 @@ class GraderPool:
                     self._free.put(grader)
 
     def _with_free_grader(self, use: Callable[[Grader], Result]) -> Result:
-        """Call `use` with a free grader, as soon as there is one, and return its result."""
+        """Call `use` with a free grader, as soon as there is one, and return its result.
+
+        If the pool is closed in the meantime, an error of `use` is replaced by GradersClosed.
+        """
         grader = self._free.get()
         try:
             if not self._is_closed:

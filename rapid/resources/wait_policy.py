@@ -18,7 +18,7 @@ SPIN_COUNT = "GOMP_SPINCOUNT"  # how long they wait in a loop before they sleep
 # use any core until they have leased theirs, which takes a second or two.
 OBSERVATIONS = 20
 OBSERVATION_SECONDS = 0.5
-BUSY_SHARE = 0.5  # of the time that other processes used a core, above which the core is busy
+BUSY_SHARE = 0.5  # a core is busy if other processes use it for more than this share of the time
 
 
 def choose_thread_wait_policy(cores: list[int], threads: int) -> None:

@@ -57,9 +57,9 @@ def _build_variants_figure(study: StudyRuns) -> Figure:
 
 def _draw_variants(study: StudyRuns, width: float):
     algorithms, metric = study.runs.algorithms, study.metric
-    canvas, ((axes,),) = style.create_canvas(width, 0.8)
-    lines = style.name_rows(axes, [study.label_variant(name) for name in algorithms])
-    style.make_room_for_lines(canvas, len(algorithms) * (lines + 1))
+    canvas, ((axes,),) = style.create_canvas(width, height=0.8)  # inches; rows are added below
+    lines_per_name = style.name_rows(axes, [study.label_variant(name) for name in algorithms])
+    style.make_room_for_lines(canvas, len(algorithms) * (lines_per_name + 1))
     reference = study.runs.select(study.reference)
     for runs, line in ((study.untrained, style.DASHED), (reference, style.DOTTED)):
         if not np.isnan(value := runs[metric].mean()):

@@ -63,7 +63,7 @@ def group_variants(params: Params, study: StudyRuns) -> list[SweptVariants]:
 def list_quantities(params: Params, study: StudyRuns) -> list[Quantity]:
     """Return the rows of a study's figure: each pass@k, and with `diversity` further metrics."""
     ks = params.benchmarks[study.runs.benchmark].pass_at
-    quantities = [Quantity(f"{pairs.PASS_AT}{k}", f"Pass@{k} (%)", 100) for k in ks]
+    quantities = [Quantity(f"{pairs.PASS_AT}{k}", f"Pass@{k} (%)", scale=100) for k in ks]
     for name, metric in EVALUATION_METRICS.items() if params.evaluation.diversity else ():
         unit, scale = ("%", 100.0) if metric.unit == "share" else (metric.unit, 1.0)
         label = f"{metric.label} ({unit})" if unit else metric.label
@@ -99,7 +99,12 @@ def _draw_panels(
     hs = sorted({line.h for line in lines})
     labels_of_lines = list(dict.fromkeys(line.label for line in lines))
     canvas, panels = style.create_canvas(
-        width, ROW_HEIGHT * len(quantities), len(quantities), len(hs), sharex=True, sharey="row"
+        width,
+        height=ROW_HEIGHT * len(quantities),
+        rows=len(quantities),
+        columns=len(hs),
+        sharex=True,
+        sharey="row",
     )
     values = sorted({value for line in lines for value in line.by_value})
     length = (values[-1] - values[0]) or 1.0

@@ -164,8 +164,10 @@ def _escape_greek(character: str) -> str:
 def _escape_decomposed(character: str) -> str | None:
     """Return TeX for a character by its Unicode decomposition, or None if it has none.
 
-    Accented letters, fractions, superscripts, subscripts and ligatures have one.
+    Accented letters, fractions, superscripts, subscripts and ligatures have one. Circled characters
+    have one too, but without their circle they would be other characters.
     """
+    # For an accented letter `kind` is the first of the codes, otherwise a name such as <super>.
     kind, *codes = unicodedata.decomposition(character).split() or [""]
     if kind in ("", "<circle>"):
         return None

@@ -52,7 +52,7 @@ class JudgedClaim:
     """A preregistered claim with its estimate and verdict.
 
     Args:
-        field: the end points of the algorithms on the claim's benchmark.
+        field: the algorithms that compete on the claim's benchmark, with their end points.
         estimate: the comparison of the claim's two algorithms.
         p: adjusted for all tests of all claims. The null hypothesis is that there is no difference,
             or for a claim of equivalence that the difference is at least the margin.
@@ -92,11 +92,12 @@ def judge_claims(fields: Sequence[FieldOutcomes]) -> list[JudgedClaim]:
     """Return the verdict on each claim of the fields, with p adjusted for all of them together."""
     undecided = []
     for outcomes in fields:
-        for claim in outcomes.field.claims:
+        for claim in outcomes.field.claims:  # `outcomes.field` is a section of params.yaml
             estimate = outcomes.compare(claim.ours, claim.theirs, claim.by)
             tests = list_tests(claim, estimate, outcomes.data.params.arena.margin)
             undecided.append(JudgedClaim(outcomes, claim, estimate, tests))
     test_count = sum(len(judged_claim.tests) for judged_claim in undecided)
+    # The level at which Holm's method tests the smallest p. It tests the others at higher levels.
     alpha = (1 - CONFIDENCE_LEVEL) / max(1, test_count)
     judged_claims = decide_claims(undecided)
     for position, judged in enumerate(judged_claims):

@@ -41,6 +41,7 @@ class IntervalColumn(Column):
         if accuracy is None:
             reason = "; ".join(filter(None, [cell.reason, NO_SCORES]))
             return replace(cell, deviation="", reason=reason)
+        # `sample` says in words from how many runs and problems the interval was computed.
         lines, detail = (cell.interval,), f"{accuracy.sample}."
         return replace(cell, deviation="", extra_lines=lines, detail=detail)
 
@@ -158,8 +159,9 @@ def build_comparisons_table(data: ReportData) -> Table:
     return build_table(
         "comparisons",
         data,
-        [[(labels.h_label(rapid), rapid) for rapid in rapid_algorithms]],
-        groups,
+        sections=[[(labels.h_label(rapid), rapid) for rapid in rapid_algorithms]],
+        groups=groups,
+        # Numbers in the caption and the notes of the table (captions.yaml).
         comparisons=len(ps),
         significant=(ps <= 1 - CONFIDENCE_LEVEL).sum(),
         significant_adjusted=(adjust_by_holm(ps) <= 1 - CONFIDENCE_LEVEL).sum(),

@@ -69,7 +69,7 @@ class DifferenceColumn(Column):
 def build_variants_table(data: ReportData, study: StudyRuns, number: int) -> Table:
     """Return a table with a row for each variant."""
     benchmark = study.runs.benchmark
-    accuracies = [
+    accuracies = [  # without marks of the best variant: variants are compared with the first only
         replace(column, best="") for column in list_accuracy_columns(data.params, benchmark)
     ]
     shown_columns = [
@@ -115,10 +115,10 @@ def build_times_table(data: ReportData, study: StudyRuns, number: int) -> Table:
     return build_table(
         "reach",
         data,
-        [[(study.label_variant(name), by_seed) for name, by_seed in study.curves.items()]],
-        {"": {f"{100 * level:.0f}%": partial(_build_time_cells, level) for level in levels}},
-        [study.runs.benchmark],
-        number,
+        sections=[[(study.label_variant(name), by_seed) for name, by_seed in study.curves.items()]],
+        groups={"": {f"{100 * level:.0f}%": partial(_build_time_cells, level) for level in levels}},
+        benchmarks=[study.runs.benchmark],
+        number=number,
         study=study,
         seeds=data.params.studies.seeds,
         start=labels.describe_start_model(study.start),

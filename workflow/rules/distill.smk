@@ -1,4 +1,5 @@
-# Demonstrations for SFT: samples.jsonl.
+# Demonstrations for SFT: samples.jsonl. Both rules make the same files. An experiment, whose folder
+# is {root}, uses one of the two.
 
 
 rule distill:

@@ -1,4 +1,6 @@
 # Tables, figures and report.html, from the small files of runs and evaluations.
+# report_functions.smk has the functions; a text such as "The report" is a heading in the page of
+# `snakemake --report`.
 
 
 rule report:
@@ -94,6 +96,7 @@ rule studies:
 rule arena:
     """Make the tables and figures of the arena, which compares all algorithms."""
     input:
+        # With `arena.only`, results of the other algorithms are read from the file `arena.record`.
         get_input_results("arena", extra_files=[ARENA.record] if ARENA and ARENA.only else []),
     output:
         list_report_files(f"{PLAN.root}reports/arena", "The arena", list_arena_figures(PARAMS)),

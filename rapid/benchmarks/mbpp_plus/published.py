@@ -23,6 +23,8 @@ def from_hub(row: dict) -> dict:
         program = ast.parse(row["test"])
         name = f"Mbpp/{row['task_id']}"
         function, tolerance = _find_tested_call(program)
+        # EvalPlus's release is JSON, which lacks the sets and complex numbers of three tasks. This
+        # converts them as in the release.
         inputs = mbpp_serialize_inputs(name, _read_inputs(program))
         example = "".join(f"{line}\n" for line in row["test_list"][:1])
         return {

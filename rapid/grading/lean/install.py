@@ -155,7 +155,7 @@ def explain_failed_start(backend: Backend, header: str, why: str) -> str:
     """Return the error message for a Lean that does not start with this header.
 
     Args:
-        why: Lean's own message.
+        why: Lean's own message, or how its process ended.
     """
     imported = sorted(set(re.findall(r"^\s*import\s+([\w.]+)", header, re.MULTILINE)))
     condition = f" with a header that imports {', '.join(imported)}" if imported else ""

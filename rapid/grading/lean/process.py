@@ -105,8 +105,8 @@ class LeanProcess(Worker):
         self._header = header
         plan = plan_launch(backend, header, role, unsafe)
         self._scratch = plan.scratch
-        # The pipe for the guard in launch.py. The guard ends Lean when the present process, which
-        # holds the other end, ends for any reason.
+        # The guard in launch.py reads from standard error, which is a pipe. It ends Lean when the
+        # present process, which holds the other end (`lifeline`), ends for any reason.
         guarded, lifeline = os.pipe()
         self._lifeline: int | None = lifeline
         try:
@@ -162,7 +162,7 @@ class LeanProcess(Worker):
             answer = self._read(
                 Ready,
                 time.monotonic() + limits.LEAN_START_SECONDS,
-                lambda line: line.id == self._renewal or not line.ready,
+                lambda line: line.id == self._renewal or not line.ready,  # errors have no id
             )
         except TimeoutError:
             answer = Ready(ready=False, why="too slow")
@@ -206,6 +206,7 @@ class LeanProcess(Worker):
         return answer, self._read_or_die(lambda: self._reader.read_bytes(answer.bytes, deadline))
 
     def release(self) -> None:
+        """Close a borrower's copies of the connection and the lifeline. The process goes on."""
         super().release()
         self._close_lifeline()
 

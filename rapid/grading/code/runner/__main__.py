@@ -38,7 +38,9 @@ import isolation
 import packages
 import program
 
-CONTROL = 3  # file descriptor of the socket to the grader. Children close it; 0 to 2 are /dev/null
+# File descriptor of the socket to the grader. Children close it. Descriptors 0 and 1 are /dev/null,
+# and in children 2 too.
+CONTROL = 3
 
 # Modules that solutions often use: imported once in the runner instead of in every child.
 PRELOADED = (
@@ -147,7 +149,8 @@ def run_child(job: socket.socket, lifeline: int, confinement: Confinement) -> No
         isolation.limit_resources(confinement.resources)
         for kernel_filter in confinement.filters:
             kernel_filter.restrict()
-        # Close all file descriptors from CONTROL on, except the job's socket and the lifeline.
+        # Close all file descriptors from CONTROL on, except the job's socket and the lifeline. The
+        # runner has none above 255.
         first, second = sorted((job.fileno(), lifeline))
         os.closerange(CONTROL, first)
         os.closerange(first + 1, second)

@@ -143,6 +143,7 @@ def drop_rights(memory: int) -> None:
         resource.setrlimit(limit, (0, 0))
 
     def refuse(event: str, args: tuple) -> None:
+        # The arguments of the event "open" are path, mode and flags.
         is_refused = event.startswith(REFUSED_EVENTS) and event not in IMPORT_EVENTS
         if is_refused or (event == "open" and args[2] & WRITE_FLAGS):
             raise PermissionError(event)

@@ -29,7 +29,8 @@ from units import (
 
 # A number in a base, such as 1101_2 or (1A)_{16}.
 NUMERAL = re.compile(r'\(?([0-9A-Z]*[0-9][0-9A-Z]*)\)? *_\{ *\(?"?(\w+)"?\)? *\}')
-# An answer with words in quotes, or of at least two capitals or four letters, is compared as text.
+# An answer with words in quotes (except "or" and "and", which join values), or of at least two
+# capitals or four letters, is compared as text.
 TEXT = re.compile(r'.*"(?!or"|and")[a-z]+".*|[A-Z]{2,}|[a-zA-Z]{4,}', re.DOTALL)
 
 
