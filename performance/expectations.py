@@ -26,6 +26,8 @@ def check_expectations(documents: dict[str, dict]) -> list[ExpectationResult]:
 def _add_ratios(rows: list[dict]) -> list[dict]:
     """Return the rows, with ratios of figures added.
 
+    Figures with quartiles are lists that begin with the median. Times of phases, such as
+    `backpropagation`, and `training_alone` are single numbers.
     `peak_ratio` is RapidTrainer's peak memory divided by GRPOTrainer's. `speedup_over_on_policy`
     is the time with H = 1, which is on-policy, divided by the time with a larger H.
     `over_training_alone` is the time of backpropagation in RapidTrainer divided by that of training
@@ -66,7 +68,12 @@ def _check_expectation(
     at_least: bool = False,
     labels: dict | None = None,
 ) -> ExpectationResult:
-    """Check an expectation of parts.yaml in all rows of the parts that it is about."""
+    """Check an expectation of parts.yaml in all rows of the parts that it is about.
+
+    Args:
+        parts: the letters of the parts, such as "adk".
+        labels: values that a row must have to be checked, such as {"H": 4}.
+    """
     checked = [
         (row[figure][0], _label_row(row))
         for part in parts

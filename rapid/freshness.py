@@ -101,7 +101,7 @@ class Examination:
     Args:
         hash_all: whether to hash every file. Otherwise only small files are hashed.
         ignore_code: whether to ignore changes of code.
-        need_all: whether every output must exist; by default the value of `hash_all`. Otherwise
+        need_all: whether every output must exist; by default the value of `hash_all`. If False,
             files that no rule declares may be missing, for example models that were deleted to save
             space.
     """
@@ -184,7 +184,8 @@ class Examination:
             reasons = [self._reasons[folder] for folder in folders if folder in self._reasons]
             if path in self._reliable:
                 is_same = self._reliable[path] == expected
-            elif reasons and (expected or any(reasons)):  # stale, changed, or no output any more
+            elif reasons and (expected or any(reasons)):
+                # The job that wrote it must run, or the file changed or is no output any more.
                 return f"its input is not up to date: {path}"
             else:  # a user's file, or an optional file that a finished job did not write
                 is_same = self._is_user_file_unchanged(path, expected, ended_at)

@@ -133,14 +133,15 @@ def _write_tables(data: ReportData, content: Content, options: argparse.Namespac
     tuning, results.csv with the end points of each run is written too.
     """
     output, params = options.output, data.params
-    style, prefix = PaperStyle.from_params(params.report), params.name or latex.DEFAULT_PREFIX
+    paper_style = PaperStyle.from_params(params.report)
+    prefix = params.name or latex.DEFAULT_PREFIX  # of the labels of tables
     results, appendix = content.results, content.appendix
     paths = []
     for path, tables, other_tables in (
         (output, results, appendix), (output.with_name("appendix.tex"), appendix, results),
     ):  # fmt: skip
         if tables or path == output:
-            write_text(path, latex.render(tables, style, prefix, other_tables))
+            write_text(path, latex.render(tables, paper_style, prefix, other_tables))
             write_text(path.with_suffix(".txt"), text.render(tables, params.name) + "\n")
             paths += [path, path.with_suffix(".txt")]
     if options.kind == "arena" and not data.params.arena.tuning:
@@ -160,8 +161,10 @@ def _write_figures(data: ReportData, content: Content, options: argparse.Namespa
     for name, reason in undrawable.items():
         print(f"left out: the figure {figures.pop(name).title}: {reason}", file=sys.stderr)
     formats = [*(["pdf", "png"] if options.figures else []), *(["svg"] if options.html else [])]
-    page = PaperStyle.from_params(data.params.report)
-    rendered = {name: style.render(figure, formats, page) for name, figure in figures.items()}
+    paper_style = PaperStyle.from_params(data.params.report)
+    rendered = {
+        name: style.render(figure, formats, paper_style) for name, figure in figures.items()
+    }
     paths = style.save_figures(rendered, options.figures) if options.figures else []
     if options.html:
         images = {name: files["svg"] for name, files in rendered.items()}
@@ -196,6 +199,6 @@ def _build_parser() -> Parser:
 
 
 if __name__ == "__main__":
-    end_with_workflow()
+    end_with_workflow()  # ends this process if the workflow that started it ends
     with end_with_reader():  # exits silently if a reader of standard output, such as head, ends
         sys.exit(main())

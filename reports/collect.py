@@ -96,6 +96,7 @@ def collect_rows(
 
     Args:
         locate_job: returns the folder of a job, below the root, by the job's name.
+        problems: the source of the problems of each benchmark; see `read_problem_sources`.
     """
     manifests = read_manifests(root, map(locate_job, _list_job_names(runs)))
     check_input_versions(manifests)

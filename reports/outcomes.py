@@ -63,7 +63,10 @@ def read_recorded_outcome(rows: pd.DataFrame, scale: float) -> Outcome:
 
 @dataclass(frozen=True)
 class FieldOutcomes:
-    """The end points of all algorithms of a field, on its benchmark."""
+    """The end points of all algorithms of a field, on its benchmark.
+
+    Methods take an algorithm's name in the field, such as rapid-H8, except for `select_runs`.
+    """
 
     benchmark: str
     field: ArenaField
@@ -164,7 +167,12 @@ class FieldOutcomes:
         return outcomes
 
     def select_runs(self, algorithm: str) -> pd.DataFrame:
-        """Return the rows of an algorithm, whose name contains changes (`ArenaField.run_name`)."""
+        """Return the rows of an algorithm.
+
+        Args:
+            algorithm: its name with the parameters that the field changes (`ArenaField.run_name`),
+                or the name of the untrained model.
+        """
         seeds = sorted(set(self.data.frame.seed))
         return self.data.select_runs(self.benchmark, [algorithm], seeds).frame
 

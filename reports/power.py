@@ -58,6 +58,7 @@ def render_power(params: Params, record: pd.DataFrame) -> str:
             model = study.model or params.tables.main.model
             variance = 0.0
             for algorithm, factor in hypothesis.contrast.items():
+                # The parameters of a run are the same with every seed.
                 run = Run(benchmark=study.benchmark, model=model, algorithm=algorithm, seed=1)
                 similar = find_similar(params, run)
                 variance += (factor * deviations[study.benchmark, similar]) ** 2

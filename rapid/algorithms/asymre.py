@@ -50,7 +50,8 @@ class Asymre(Pg):
     loss_function = staticmethod(asymre_loss)
 
     def get_gradient_group_kind(self, settings: Any, on_policy: bool) -> GroupKind:
-        # With a shift, groups of equal rewards have advantages of -shift.
+        # With a shift, groups of equal rewards have a gradient too: their advantages are -shift.
+        # Without it only "unequal" groups have one, those whose rewards are not all equal.
         return "all" if settings.shift else "unequal"
 
     def advantages(self, settings: Any, rewards: Tensor, group_size: int) -> Tensor:

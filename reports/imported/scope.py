@@ -5,6 +5,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from typing_extensions import override
+
 from rapid.algorithms import ALGORITHMS, RAPID, SFT
 from rapid.algorithms.variant_names import parse_variant_name
 from rapid.benchmarks import BENCHMARKS
@@ -40,9 +42,11 @@ class ImportedParams(Params):
     Models and algorithms may have names that the project does not know.
     """
 
-    sft: Any
+    sft: Any  # the section of SFT, which `rapid.config.params.load` adds to `Params`
 
+    @override
     def list_algorithms(self, benchmark: str) -> list[str]:
+        """Return the algorithms of both tables, which are the same for every benchmark."""
         return [*self.tables.main.algorithms, *self.tables.families.algorithms]
 
     def list_runs(self) -> list[Run]:

@@ -46,7 +46,8 @@ def probability_of_improvement(ours: np.ndarray, reference: np.ndarray) -> Estim
     wins = (our_scores > reference_scores) + 0.5 * ties  # (ours, reference, tasks)
     sample = f"n = {len(ours)} and {len(reference)} runs per task"
     if np.ptp(wins) < ROUNDING:
-        return clopper_pearson_estimate(wins.mean(), (0, 1), min(len(ours), len(reference)), sample)
+        n = min(len(ours), len(reference))
+        return clopper_pearson_estimate(wins.mean(), bounds=(0, 1), n=n, sample=sample)
     our_runs = _draw_runs(ours.shape, seed=1)
     reference_runs = _draw_runs(reference.shape, seed=2)
     by_task = [

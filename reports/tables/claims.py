@@ -137,10 +137,10 @@ class Evidence:
         """The reason why the claim is untested or open; "" for a claim that holds or fails."""
         if not self.tests:
             return self.estimate.reason or TOO_FEW
-        ((p, _),) = self.tests
+        ((unadjusted_p, _),) = self.tests
         if self.verdict != OPEN:
             return ""
-        return TOO_NOISY if p > 1 - CONFIDENCE_LEVEL else NOT_SIGNIFICANT
+        return TOO_NOISY if unadjusted_p > 1 - CONFIDENCE_LEVEL else NOT_SIGNIFICANT
 
     def build_cell(self) -> Cell:
         """Return a cell with the estimate and its interval."""
@@ -324,6 +324,7 @@ def build_claims_table(
         single_group(columns),
         named_notes=[(claim.about, claim.rule) for family in families for claim in family],
         decided=sum(row.verdict in (HOLDS, FAILS) for row in all_rows),
+        # How many would still hold or fail if p were adjusted for all sections together.
         decided_adjusted=(adjust_by_holm(ps) <= 1 - CONFIDENCE_LEVEL).sum(),
         tests=len(ps),
         paper_model=paper.load_paper()["main"]["model"],

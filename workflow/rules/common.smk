@@ -47,6 +47,7 @@ except BadInput as error:
 os.environ[CHECKPOINT_VARIABLE] = str(PARAMS.checkpoint_seconds)
 os.environ[REPORT_VARIABLE] = PARAMS.logging.report_to
 if "DVC_EXP_BASELINE_REV" in os.environ:  # `dvc exp run`: runs that it compares report live
+    # Their folders, one for each seed, have the same parent.
     run_folder = PLAN.get_folder(specs.list_dvc_runs(PARAMS)[0].folder)
     os.environ[LIVE_FOLDER_VARIABLE] = os.path.dirname(run_folder)
 
@@ -93,6 +94,7 @@ def match_roots(generated_demonstrations):
     return match_any(
         root
         for root, plan in PLANS.items()
+        # `imitation` is the section sft of params.yaml. 0 demonstrations: a teacher is sampled.
         if (plan.params.imitation.demonstrations > 0) == generated_demonstrations
     )
 
@@ -183,7 +185,7 @@ def count_slots(threads):
     A lease reserves a core for one job (rapid/resources/leases.py).
     If --cores is larger than the number of the machine's cores, a job takes a proportional share of
     --cores. Otherwise Snakemake would start jobs that have to wait for a lease. With SLURM the
-    result is `threads`. Call this only when a job is planned, because earlier Snakemake does not
+    result is `threads`. Call this only when a job is planned, because until then Snakemake does not
     know whether jobs run locally.
     """
     if not workflow.local_exec or workflow.remote_exec:

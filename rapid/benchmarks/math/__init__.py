@@ -24,7 +24,9 @@ class Math(Benchmark):
     def build_grader(
         self, timeout: float, workers: int = 1, permissions: GradingPermissions = NO_PERMISSIONS
     ) -> GraderPool:
+        """Build a pool of graders. They run no code of completions, so need no permissions."""
         return GraderPool(self.name, lambda: MathGrader(timeout), workers)
 
     def lend(self) -> Callable[[bool], None] | None:
+        """Lend worker processes of graders to the job that the fork server forks next."""
         return STANDBY.lend()

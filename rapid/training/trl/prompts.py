@@ -29,6 +29,7 @@ class PromptCheckTrainer(GRPOTrainer):
         Also warn of keys of messages that the chat template does not read. TRL checks none of this.
         """
         tokenized = super()._tokenize_prompts(prompts)
+        # tokenized[0] has the token ids; images and other fields of multimodal models follow.
         refuse_prompts(prompts, tokenized[0], get_text_config(self.model))
         if is_conversational({"prompt": prompts[0]}):
             render = partial(

@@ -124,7 +124,7 @@ class SavingTrainer(Trainer):
         self._postpone()
         is_due = self.control.should_save
         if is_due or self.control.should_evaluate:
-            refuse_weights(self.model, self.args, self.state)
+            refuse_weights(self.model, self.args, self.state)  # raises if one is infinite or NaN
         if self._is_postponing:
             # Callbacks must not be told of a save that `_save_checkpoint` has postponed.
             with patch.object(
@@ -135,8 +135,8 @@ class SavingTrainer(Trainer):
             return
         super()._maybe_log_save_evaluate(*args, **kwargs)
         if is_due and self._saved_step != self.state.global_step:
-            # With save_strategy "best", an evaluation without a better result cancels the save that
-            # is due.
+            # A callback requested this save. With save_strategy "best", Trainer has dropped it,
+            # because the evaluation in this step gave no better result.
             self._save_checkpoint(self.model, None)
             self.control = self.callback_handler.on_save(self.args, self.state, self.control)
 

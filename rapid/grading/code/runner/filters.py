@@ -71,7 +71,7 @@ def install_filter(program: bytes) -> None:
 
 def assemble_filter(machine: str) -> bytes:
     """Return the filter for a completion on this kind of machine (`os.uname().machine`)."""
-    column = bpf.MACHINES[machine][1]
+    column = bpf.MACHINES[machine][1]  # of the numbers of calls: 0 on x86_64, 1 on aarch64
     steps = bpf.begin_filter(machine)
     for _, *numbers in ALLOWED:
         if numbers[column] != "-":

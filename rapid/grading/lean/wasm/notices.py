@@ -36,10 +36,10 @@ NOTICES = {
 BEGINNINGS = {
     "_ZN4lean12task_manager12enqueue_coreERNSt3__211unique_lockINS1_5mutexEEEP9lean_task": bytes(
         [
-            *(0x20, 2),  # local.get: the task
-            *(0x28, 2, 12),  # i32.load: its m_imp
+            *(0x20, 2),  # local.get 2: the task
+            *(0x28, 2, 12),  # i32.load, alignment 2^2, offset 12: its m_imp
             *(0x41, 0x7F),  # i32.const -1: LEAN_SYNC_PRIO
-            *(0x36, 2, 12),  # i32.store: m_prio
+            *(0x36, 2, 12),  # i32.store, alignment 2^2, offset 12: m_prio
         ]
     )
 }

@@ -206,6 +206,7 @@ def find_asked_units(question: str) -> AskedUnits:
 
 def is_measure_word(word: str) -> bool:
     """Return whether a word can be part of the name of a measure, as in "square feet per hour"."""
+    # Shorter names, such as m and in, are often other words.
     is_measure = len(word) > 2 and stem_word(word) in MEASURES_BY_STEM
     return word in POWER_WORDS or word == "per" or is_measure
 
