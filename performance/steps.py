@@ -49,7 +49,7 @@ TRAINERS = ("trl", "rapid")  # in table `trainer_memory`
 
 
 def list_labels(table: str, gpu: bool) -> list[dict]:
-    """Return the settings of each row of a table.
+    """Return the settings of each row of a table. They label the row in the recorded file.
 
     Args:
         gpu: whether the rows are for a GPU, where models have all their layers.
