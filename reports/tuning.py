@@ -68,7 +68,11 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"reports.tuning: {error}", file=sys.stderr)
         return 1
     if missing := int(trials.accuracy.isna().sum()):
-        print(f"reports.tuning: {missing} of {len(trials)} trials are missing", file=sys.stderr)
+        print(
+            f"reports.tuning: {missing} of {len(trials)} trials are missing: make them with "
+            "`snakemake`, the same --configfile and the target `arena`",
+            file=sys.stderr,
+        )
         return 1
     write_text(options.record, trials.to_csv(index=False, float_format="%.6g"))
     text = options.write.read_text(encoding="utf-8")

@@ -216,7 +216,7 @@ def build_trainer_arguments(spec: TrainSpec, checkpoints: Path) -> dict:
     from rapid.stages.reporting import PROJECT
     from rapid.training.precision import choose_precision
 
-    precision = spec.pass_settings.precision
+    precision = spec.pass_settings.precision  # of forward and backward passes
     if precision == "auto":
         precision = choose_precision(checkpoints / PRECISION)
     bf16 = precision == "bfloat16"

@@ -35,5 +35,8 @@ APPENDIX: list[Callable[[ReportData], Table | None]] = [
 def build_tables(
     functions: list[Callable[[ReportData], Table | None]], data: ReportData
 ) -> list[Table]:
-    """Return the tables that these functions make, without those that are None."""
+    """Return the tables that these functions make.
+
+    A function returns None if the parameters ask for no such table.
+    """
     return [table for function in functions if (table := function(data))]
