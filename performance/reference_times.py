@@ -71,7 +71,7 @@ def _prepare_vllm(
 
     from rapid.training.trl.vllm import prepare_engine
 
-    folder = str(workload.load_from_folder().name_or_path)
+    folder = str(workload.load_from_folder().name_or_path)  # also saves an untrained model there
     dtype = "bfloat16" if setting.bf16 else "float32"
     engine = LLM(
         folder,

@@ -6,7 +6,8 @@
 Models have published shapes and random weights; some have fewer layers than the published model.
 Each row is measured over two optimizer steps in a fresh process. On a CPU the figure is the peak of
 resident memory, minus the resident memory before the model is built (`planned_memory`) or with the
-model loaded (`trainer_memory`). On a GPU it is the same of memory that torch has allocated.
+model loaded (`trainer_memory`). On a GPU it is the same difference, of memory that torch has
+allocated.
 """
 
 import json
@@ -49,7 +50,7 @@ TRAINERS = ("trl", "rapid")  # in table `trainer_memory`
 
 
 def list_labels(table: str, gpu: bool) -> list[dict]:
-    """Return the settings of each row of a table.
+    """Return the settings of each row of a table. They label the row in the recorded file.
 
     Args:
         gpu: whether the rows are for a GPU, where models have all their layers.
@@ -109,7 +110,7 @@ def _measure_memory(
         prompt_lengths=(PROMPT_LENGTH, PROMPT_LENGTH),
     )
     setting = Setting(H=2, n_step=group, group=group, scripted=True, **settings)
-    batches, solve_rate = 1, 0.5
+    batches, solve_rate = 1, 0.5  # one inference batch; half of its completions are rewarded
     return call_in_fresh_process(
         measure_training_memory, trainer_name, workload, setting, batches, solve_rate
     )

@@ -92,7 +92,7 @@ def main(arguments: list[str] | None = None) -> None:
     print(" | ".join(HEADS), flush=True)
     for reward_class, count in PROBLEM_COUNTS.items():
         benchmark = BENCHMARKS[reward_class.benchmark]
-        exercises = draw_exercises(benchmark, 0, {"test": count})["test"]
+        exercises = draw_exercises(benchmark, seed=0, counts={"test": count})["test"]
         for workers in sorted({1, min(count_cores(), reward_class.max_workers)}):
             rows.append(measure_reward(reward_class(workers=workers), exercises))
             print(" | ".join(rows[-1]), flush=True)

@@ -68,7 +68,11 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"reports.tuning: {error}", file=sys.stderr)
         return 1
     if missing := int(trials.accuracy.isna().sum()):
-        print(f"reports.tuning: {missing} of {len(trials)} trials are missing", file=sys.stderr)
+        print(
+            f"reports.tuning: {missing} of {len(trials)} trials are missing: make them with "
+            "`snakemake`, the same --configfile and the target `arena`",
+            file=sys.stderr,
+        )
         return 1
     write_text(options.record, trials.to_csv(index=False, float_format="%.6g"))
     text = options.write.read_text(encoding="utf-8")
@@ -88,7 +92,7 @@ def collect_trials(data: ReportData) -> pd.DataFrame:
             for name in field.rates
             for rate in arena.tuning.rates[benchmark]
         }
-        algorithms = [data.params.training.start, *names]
+        algorithms = [data.params.training.start, *names]  # start: the model before RL
         runs = data.select_runs(benchmark, algorithms, arena.tuning.seeds).frame
         for _, run in runs.iterrows():
             name, rate = names.get(run.algorithm, (BASE, 0.0))
@@ -156,7 +160,8 @@ def compute_target_accuracy(
 ) -> float:
     """Return the target accuracy of a benchmark."""
     trials = trials[trials.benchmark == benchmark]
-    has_chosen_rate = trials.learning_rate == select_rate(trials, benchmark, PG.name, {}, rule)
+    pg_rate = select_rate(trials, benchmark, PG.name, borrowed={}, rule=rule)
+    has_chosen_rate = trials.learning_rate == pg_rate
     untrained = trials[trials.algorithm == BASE].accuracy.mean()
     pg_accuracy = trials[(trials.algorithm == PG.name) & has_chosen_rate].accuracy.mean()
     return float(untrained + GAIN_SHARE * (pg_accuracy - untrained))
@@ -173,7 +178,7 @@ def replace_rates(text: str, arena: Arena, trials: pd.DataFrame) -> str:
     parts = [text[a:b] for a, b in zip([0, *starts], [*starts, len(text)], strict=True)]
     for position, (benchmark, field) in enumerate(arena.fields.items(), start=1):
         values = {}
-        if field.reach is not None:
+        if field.reach is not None:  # None: reports compute it from the runs
             values["reach"] = f"{compute_target_accuracy(trials, benchmark, rule):.2f}"
         for name in field.rates:
             values[name] = f"{select_rate(trials, benchmark, name, arena.borrowed, rule):.1e}"

@@ -38,7 +38,7 @@ class DapoParameters(Parameters):
     )
     overlong_filtering: bool = Field(
         False,
-        exclude_if=not_,  # at its default, it is not written to a run's spec
+        exclude_if=not_,  # not in a run's spec if False, so that runs without the field stay valid
         description="leave completions that reach the length limit out of the loss",
     )
 

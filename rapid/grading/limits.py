@@ -3,8 +3,8 @@
 The time limit of a verdict is not here: it is the benchmark's `timeout` in params.yaml. Processes
 that run beside hostile code import nothing from `rapid`, and get their limits when they start.
 
-The programs that run in Lean and node define limits of their own, in `grading/lean`: what Lean's
-constructors can hold (`Export.lean`, `wasm/replay.js`), the kernel's work (`Export.lean`,
+The programs that run in Lean and node define limits of their own, in `grading/lean`: the numbers
+and depths of a term (`Export.lean`, `wasm/replay.js`), the kernel's work (`Export.lean`,
 `wasm/frontend.js`), the lines of an export (`wasm/export.js`), and the size of the WebAssembly
 Lean's memory (`wasm/runtime.js`, `wasm/memory.js`).
 """
@@ -38,7 +38,7 @@ REFERENCE_LINE_BYTES = 256_000_000  # maximum size of one output of a reference 
 # Time for the runner to send its first message. If this limit were too short, the grader would fall
 # back to a weaker layer of the sandbox on a busy machine.
 CODE_START_SECONDS = 60.0
-CODE_GRACE_SECONDS = 2.0  # for the runner to end the child, after the time limit of the job
+CODE_GRACE_SECONDS = 2.0  # for the runner to end the child, after the child's time limit
 # Time for the runner to report the end of a child. After that the runner counts as dead.
 CODE_REPLY_SECONDS = 30.0
 

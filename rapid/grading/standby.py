@@ -66,7 +66,8 @@ class Standby(Generic[WorkerT]):
     def borrow(self, role: str, fits: Callable[[WorkerT], bool] = lambda _: True) -> WorkerT | None:
         """Return the process that was lent to this job for a role, moved to the job's CPU cores.
 
-        Returns None if no process was lent, `fits` rejects it, or an earlier call returned it.
+        Returns None if no process was lent, `fits` rejects it, an earlier call returned it, or this
+        process is the fork server itself.
         """
         worker = self._lent.get(role)
         if worker is None or not worker.is_borrowed or not fits(worker):

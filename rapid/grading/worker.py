@@ -103,7 +103,7 @@ class Worker(subprocess.Popen):
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, signal.SIGKILL)
         self.wait()
-        remove_group(self.args)
+        remove_group(self.args)  # the memory cgroup of `limit_memory`
 
 
 class LineTooLong(ValueError):

@@ -126,7 +126,7 @@ def serve_requests(
     warm_up()
     # Until here Linux killed this process if its parent ended. From now on the loop below checks
     # whether the parent is alive, so that this process can end its children and remove the socket.
-    end_with_parent(0)
+    end_with_parent(0)  # 0: no signal
     gc.freeze()  # children's garbage collections then skip the imported objects
     received_signals: list[int] = []  # the loop below ends after the first signal
     handlers = {

@@ -70,7 +70,7 @@ def lease_cores(count: int, threads: int | None = None) -> list[int]:
         )
     leased = _lease_locks("core", [f"core{core}" for core in cores], count)
     leased_cores = [cores[index] for index in leased]
-    choose_thread_wait_policy(leased_cores, threads or count)
+    choose_thread_wait_policy(leased_cores, threads or count)  # before torch is imported
     return bind_to_cores(leased_cores, threads or count)
 
 
@@ -210,7 +210,7 @@ def _lease_locks(kind: str, names: list[str], count: int) -> list[int]:
     _secure_lease_folder(folder)
     leased: dict[int, FileLock] = {}
     message = f"{WAITING}other jobs leave {count} of {len(names)} {kind}(s) free"
-    print_once = cache(partial(print, message, file=sys.stderr))
+    print_once = cache(partial(print, message, file=sys.stderr))  # cached: later calls do nothing
     gathering = FileLock(folder / f"gather-{kind}.lock")
     try:
         gathering.acquire(timeout=GATHERING_SECONDS)

@@ -73,7 +73,7 @@ def _write_model(spec: FetchSpec, folder: Path) -> tuple[list[Path], dict]:
             raise BadModel(spec, f"the file {source} does not exist")
         return [Path(source)], _save_dequantised(spec, Path(source), folder)
     if Path(source).is_dir():
-        files = [file for kind in MODEL_FILES for file in Path(source).glob(kind)]
+        files = [file for pattern in MODEL_FILES for file in Path(source).glob(pattern)]
         for file in files:
             shutil.copy2(file, folder)
         return files, {}

@@ -85,7 +85,7 @@ def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
         if is_main_process():
             shutil.rmtree(folder / SNAPSHOTS, ignore_errors=True)  # of an earlier run
         summary = RunSummary(**identity, status="unavailable", note=reason)
-        return _write_results(spec, folder, summary, [], inputs, [])
+        return _write_results(spec, folder, summary, steps=[], inputs=inputs, more_outputs=[])
 
     if is_sft or spec.compute.sampler != "vllm":
         from rapid.training.trl import prevent_vllm_import
@@ -124,6 +124,7 @@ def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
         write_json(folder / TOKEN_WEIGHTS, weights)
         more_outputs.append(folder / TOKEN_WEIGHTS)
     phases = dict(clock.seconds) if clock else {"backpropagation": total}
+    # "other" is all time that is in no other phase, even time that the clock did not count.
     phases["other"] = total - sum(seconds for name, seconds in phases.items() if name != "other")
     usage = recorder.usage
     if clock:
@@ -139,8 +140,9 @@ def train(spec: TrainSpec, model: Path, data: Path, folder: Path) -> RunSummary:
         interrupted=run.attempt.interrupted,
         lost=run.attempt.lost,
         peak_memory_mb=recorder.peak_memory_mb,
-        # With `auto`, these are the chosen precision and size of micro-batches.
+        # The precision that was used, also if `auto` chose it.
         precision="bfloat16" if trainer.args.bf16 else "float32",
+        # The size of a micro-batch in completions if `auto` chose it, else 0.
         pass_completions=trainer.completions_per_micro_batch
         if spec.pass_settings.micro_batch == "auto"
         else 0,
@@ -179,7 +181,7 @@ def select_token_weights(spec: TrainSpec, trainer, benchmark, data: Path) -> Tok
 
     Returns None if the micro-batch has no completion or no importance weights.
     """
-    # The last micro-batch, and the log-probs of its completions' tokens under the policy.
+    # The last micro-batch, its optimizer step, and the log-probs of its tokens under the policy.
     step, micro_batch, logp = getattr(trainer, "last_pass", None) or (0, {}, None)
     if "behavior_logp" not in micro_batch or logp.shape != micro_batch["behavior_logp"].shape:
         return None  # on-policy, so all weights are 1; or `logp` has only a part of a shared group
@@ -214,7 +216,7 @@ def build_trainer_arguments(spec: TrainSpec, checkpoints: Path) -> dict:
     from rapid.stages.reporting import PROJECT
     from rapid.training.precision import choose_precision
 
-    precision = spec.pass_settings.precision
+    precision = spec.pass_settings.precision  # of forward and backward passes
     if precision == "auto":
         precision = choose_precision(checkpoints / PRECISION)
     bf16 = precision == "bfloat16"

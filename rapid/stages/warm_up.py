@@ -26,7 +26,7 @@ def warm_up() -> None:
 
     from rapid.training.trl import prevent_vllm_import
 
-    prevent_vllm_import()
+    prevent_vllm_import()  # the import takes seconds, and most jobs do not use vLLM
     import rapid.sampling
     import rapid.stages.evaluate
     import rapid.training.sft

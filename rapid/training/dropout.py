@@ -26,7 +26,7 @@ def remove_dropout(model) -> None:
             value.update(dict.fromkeys(value, 0.0))
         elif not isinstance(value, PreTrainedConfig):
             setattr(module, name, 0.0)
-        elif not hasattr(module, "save_pretrained"):  # a module that does not save its config
+        elif not hasattr(module, "save_pretrained"):  # else it is a model, which saves its config
             module.config = _zero_dropout_view(value)
 
 

@@ -117,7 +117,7 @@ def refuse_completions(prompts: Sequence, ids: Sequence[Sequence[int]]) -> None:
     Raises:
         ValueError: a completion is refused.
     """
-    for prompt, tokens in zip(prompts, ids, strict=False):
+    for prompt, tokens in zip(prompts, ids, strict=False):  # the number is not checked here
         if not len(tokens):
             raise ValueError(
                 f"a completion of {describe_sample(prompt)} has no tokens, but needs at "
@@ -180,7 +180,7 @@ def refuse_rewards(
             sample = describe_sample(prompts[local], completions[local])
         raise ValueError(
             f"{names[column]} gave the reward {rewards[row, column]} to {sample}: a "
-            "reward has to be a number from -1e19 to 1e19, or None if there is none"
+            "reward has to be a number from -1e19 to 1e19, or None for no reward"
         )
 
 

@@ -79,7 +79,7 @@ def figure(data: ReportData, x: str, label: str, title: str) -> Figure:
 def _draw_mean(axes: Axes, series_style: SeriesStyle, runs: list[Curve], divisor: float) -> object:
     """Draw the mean of runs, with x divided by `divisor`, and a band of one standard deviation."""
     x, mean, deviation = average_curves(runs)
-    marker_every = max(1, len(x) // 6)
+    marker_every = max(1, len(x) // 6)  # about six markers
     return style.draw_line(axes, series_style, x / divisor, mean, deviation, marker_every)
 
 
@@ -103,6 +103,7 @@ def average_curves(curves: list[Curve]) -> tuple[np.ndarray, np.ndarray, np.ndar
     low = max(x[0] for x, _ in curves)
     high = min(x[-1] for x, _ in curves)
     have_same_x = all(np.array_equal(x, curves[0][0]) for x, _ in curves)
+    # high is below low if a run ends before another run's first value; then only low is drawn.
     grid = curves[0][0] if have_same_x else np.linspace(low, max(low, high), POINTS)
     values = np.stack([np.interp(grid, x, y) for x, y in curves])
     return grid, values.mean(0), values.std(0, ddof=1) if len(curves) > 1 else None

@@ -91,6 +91,7 @@ def time_ratio(ours: Sequence[float], reference: Sequence[float]) -> Estimate:
             abs(means - log_ratio) <= ROUNDING
         ).sum() / 2
         smaller_sum = min(above, means.size - above)
+        # Ties count as one half; rounding up makes p too large rather than too small.
         return float(min(1.0, 2 * cumulative[math.ceil(smaller_sum)]))
 
     with np.errstate(over="ignore"):

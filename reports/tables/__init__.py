@@ -3,10 +3,10 @@
 To add a table to the main report, write a function that returns it, and add it to `RESULTS` or
 `APPENDIX` below.
 
-captions.yaml and arena_captions.yaml have captions and notes, claims.yaml the claims. `columns`
-declares the columns of tables whose rows are algorithms. `layout.build_table` makes a
-`table.Table`, which is plain data, from rows, columns and these captions; `notes` renders captions
-and notes.
+captions.yaml has captions and notes, and arena_captions.yaml those of the arena, the comparison of
+all algorithms (docs/arena.md). claims.yaml has the paper's claims. `columns` declares the columns
+of tables whose rows are algorithms. `layout.build_table` makes a `table.Table`, which is plain
+data, from rows, columns and these captions; `notes` renders captions and notes.
 """
 
 from collections.abc import Callable
@@ -35,5 +35,8 @@ APPENDIX: list[Callable[[ReportData], Table | None]] = [
 def build_tables(
     functions: list[Callable[[ReportData], Table | None]], data: ReportData
 ) -> list[Table]:
-    """Return the tables that these functions make, without those that are None."""
+    """Return the tables that these functions make.
+
+    A function returns None if the parameters ask for no such table.
+    """
     return [table for function in functions if (table := function(data))]

@@ -1,7 +1,7 @@
 # `snakemake --cores 1 preflight` checks whether this machine has what the largest jobs need. With
 # SLURM it checks the machine that SLURM chooses.
 
-SPECS = [job.spec for job in PLAN.jobs if job.stage != "report"]
+SPECS = [job.spec for job in PLAN.jobs if job.stage != "report"]  # a report needs less
 
 
 rule preflight:
@@ -12,9 +12,9 @@ rule preflight:
     resources:
         gpu=max(map(requests.count_gpus_per_node, SPECS)),
         mem_mb=max(map(requests.get_memory_limit_mb, SPECS)),
-        runtime=requests.get_time_limit_minutes(None),
+        runtime=requests.get_time_limit_minutes(None),  # None: that of a small job
         nodes=1,
-        tasks_per_gpu=0,
+        tasks_per_gpu=0,  # as in `get_resources` (common.smk)
     params:
         config=PARAMS.model_dump_json(),
     shell:

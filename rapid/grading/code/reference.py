@@ -71,7 +71,7 @@ def run_reference(problem: FunctionProblem, sandbox: Sandbox) -> Reference:
         return len(lines) < len(inputs)
 
     name = problem.entry_point
-    as_sets = oracle.is_compared_as_set(name)
+    as_sets = oracle.is_compared_as_set(name)  # EvalPlus lists these functions by name
     job = encode_job(problem.canonical_solution, name, inputs_json, as_sets)
     start = time.monotonic()
     ending = sandbox.run(job, limits.REFERENCE_SECONDS, collect, limits.REFERENCE_LINE_BYTES)
@@ -88,7 +88,8 @@ def run_reference(problem: FunctionProblem, sandbox: Sandbox) -> Reference:
         expected=expected,
         tolerances=oracle.compute_tolerances(expected, problem.atol),
         # An output is read and compared outside the sandbox, in the grader's time and memory, so
-        # its size is limited. A right output is about as long as the expected one.
+        # its size is limited. A right output is about as long as the expected one: the factors 16
+        # and 2 leave ample room.
         line_limit=limits.CODE_LINE_BYTES + 16 * max(map(len, lines)),
         value_limit=limits.CODE_VALUES + 2 * max(map(encoding.count_values, lines)),
         seconds=seconds,

@@ -1,8 +1,8 @@
 """Builds the commands that start a Lean checker: wasm/checker.js, or natively Checker.lean.
 
-Both get requests as JSON lines. wasm/checker.js describes the protocol; Checker.lean describes its
-part of it, which has no `renew` and no `checked`. Checker.lean has been tested in the WebAssembly
-Lean only, because no native Lean was available.
+Both get requests as JSON lines. wasm/checker.js describes the protocol. Checker.lean describes the
+part that it supports, without the fields `renew` and `checked`. Checker.lean has been tested in the
+WebAssembly Lean only, because no native Lean was available.
 """
 
 import contextlib
@@ -38,9 +38,9 @@ ADVICE = (
 
 # A Lean that is busy with a proof does not notice that its owner (the grader) has ended. So this
 # shell script starts a guard, a second shell in the same process group. The guard reads from
-# standard error, a pipe whose other end the owner holds, until the pipe is closed. Then it deletes
-# the scratch file and kills the group. The first shell becomes Lean by `exec`, which keeps the
-# process id that the owner knows.
+# standard error, a pipe whose other end the owner holds, until the pipe is closed. Then it kills
+# Lean, deletes the scratch file, and kills the group. The first shell becomes Lean by `exec`, which
+# keeps the process id that the owner knows.
 GUARD_SCRIPT = f"""
 ulimit -s {limits.LEAN_STACK_KIBIBYTES} 2>/dev/null
 scratch=$1
@@ -164,6 +164,7 @@ def plan_wasm(backend: Backend, header: str, role: Role) -> Launch:
         "WebAssembly: no access to files, network or processes; node may read only the installed "
         "Lean and this package's scripts"
     )
+    # Node reserves far more address space than it uses, so that is not limited.
     program = limit_memory(program, limits.LEAN_WASM_MB, address_space=False)
     return Launch(program, {"PATH": os.defpath}, backend.folder, isolation, scratch)
 

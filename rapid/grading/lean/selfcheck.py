@@ -44,7 +44,7 @@ def set_up_lean() -> int:
         )
     print(f"Lean        {backend.version}, {KINDS[backend.kind]}")
     print(f"folder      {backend.folder}")
-    print(f"start-up    {seconds[0]:.1f} s, then {seconds[1]:.1f} s")
+    print(f"start-up    {seconds[0]:.1f} s the first time, {seconds[1]:.1f} s the second time")
     print(f"Mathlib     {mathlib}")
     print(f"self-check  {result}")
     return 1 if faults else 0

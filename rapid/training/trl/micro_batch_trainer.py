@@ -34,7 +34,8 @@ class MicroBatchTrainer(Trainer):
     passes = 0
     # How often memory ran out. Subclasses halve their limit of micro-batches as many times.
     halvings = 0
-    _largest_micro_batch = 0  # of a step, in rows; a single row cannot be halved
+    # Rows of the step's largest micro-batch, which subclasses set. A single row cannot be halved.
+    _largest_micro_batch = 0
 
     @property
     def _uses_deepspeed(self) -> bool:

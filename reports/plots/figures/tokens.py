@@ -108,9 +108,10 @@ def _draw_tokens(record: TokenWeights, width: float):
     if shown < total:
         note = f"\u2026 {shown:,} of {total:,} tokens are shown"
         axes.text(0, -LINE * lines, note, fontsize=size, va="center", color=style.GREY)
-        style.make_room_for_lines(canvas, 2)
+        style.make_room_for_lines(canvas, count=2)  # the note and a space above it
         lines += 1
-    axes.set(xlim=(0, columns), ylim=(-LINE * lines + 1, 1.8))
+    top = 1.8  # half a box (0.5), the longest bar down and up (2 BAR), and a margin
+    axes.set(xlim=(0, columns), ylim=(-LINE * lines + 1, top))
     axes.axis("off")
     bar = canvas.colorbar(
         matplotlib.cm.ScalarMappable(norm, colors), ax=axes, orientation="horizontal",
@@ -126,11 +127,12 @@ def _draw_token(axes: Axes, place: tuple[int, int, str], color: tuple, bar: floa
     y, width = -LINE * line, len(text)
     box = Rectangle((column, y - 0.5), width, 1, facecolor=color, edgecolor="white", lw=0.4)
     axes.add_patch(box)
+    # Bars start at BAR above the box, so that the longest one downwards ends at the box.
     axes.add_patch(Rectangle((column, y + 1.05), width, bar, color="black", lw=0))
     axes.text(
         column + width / 2, y, text, family="monospace", ha="center", va="center",
         fontsize=style.get_note_font().get_size(),
-        color="white" if sum(color[:3]) < 1.3 else "black",
+        color="white" if sum(color[:3]) < 1.3 else "black",  # white on dark colours
     )  # fmt: skip
 
 

@@ -43,7 +43,7 @@ def enter_namespaces(paths: list[str], hidden: list[str], importable: list[str])
         paths: files and folders. The last one is the folder of the runner.
         hidden: folders that are empty in the new namespaces, except for packages in `importable`
             and the runner's folder, which may lie in them.
-        importable: the packages that completions may import.
+        importable: paths of the packages that completions may import.
 
     Raises:
         OSError: the kernel does not allow it. The caller must then end the process, which may be in
@@ -67,6 +67,7 @@ def _replace_root(paths: list[str], hidden: list[str], importable: list[str]) ->
     """Replace the root file system by a read-only one, as described in `enter_namespaces`."""
     # The new root is built in a folder that exists on every machine and contains none of the paths.
     stage = "/proc"
+    # Private, so that mounts in this namespace do not appear in the host's.
     call_libc("mount", None, b"/", None, ctypes.c_ulong(MS_REC | MS_PRIVATE), None)
     _mount_empty(stage)
     *library, runner = paths

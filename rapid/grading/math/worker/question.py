@@ -69,7 +69,10 @@ def find_asked_base(question: str) -> int:
 
 @functools.lru_cache(maxsize=256)
 def read_formula_texts(question: str) -> list[tuple[str, bool]]:
-    """Return the formulas of a question, from `clean_latex`, and whether it asks for each."""
+    """Return the formulas of a question, from `clean_latex`, and whether it asks for each.
+
+    It asks for a formula if a word of REQUEST_WORDS stands between the previous formula and this.
+    """
     formula_texts, end = [], 0
     for match in DELIMITED_FORMULA.finditer(question):
         is_asked_for = bool(REQUEST_WORDS.search(question[end : match.start()]))
