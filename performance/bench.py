@@ -54,6 +54,7 @@ def main(arguments: list[str] | None = None) -> int:
     from rapid.artifacts.files import BadInput
 
     model_names = options.models or (QUICK_MODEL_NAMES if options.quick else MODEL_NAMES)
+    # An experiment's subject is what it measures: a model, a grader, or a folder of tests.
     skipped = {*MODEL_NAMES} - {*model_names}
     load_subject = cache(partial(models.load_subject, tiny=options.model, quick=options.quick))
     folder = options.out or (QUICK_FOLDER if options.quick else results.FOLDER)
@@ -149,14 +150,19 @@ def _make_parser() -> Parser:
     add(
         "--repeats",
         type=int,
-        help="repetitions of each trainer (default: 5; at most 3 for larger models)",
+        help="repetitions of each trainer (default: 5, with --quick 2; fewer for larger models)",
     )
     add(
         "--quick",
         action="store_true",
         help="measure little, to try the command; writes to benchmarks/quick/",
     )
-    add("--models", nargs="+", choices=MODEL_NAMES, help="models to measure (default: all)")
+    add(
+        "--models",
+        nargs="+",
+        choices=MODEL_NAMES,
+        help=f"models to measure (default: all; with --quick {', '.join(QUICK_MODEL_NAMES)})",
+    )
     add("--resume", action="store_true", help="skip what the folder contains already")
     tiny = ROOT / "models" / "tiny-qwen2"
     add("--model", type=Path, default=tiny, help="folder of the tiny model")

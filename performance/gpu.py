@@ -92,10 +92,14 @@ def download_wheels(names: list[str]) -> int:
     """Download the wheels of `WHEEL_PACKAGES` and `names`, and print their total size.
 
     Returns:
-        The exit status: 1 if the wheels are larger than `MAX_WHEELS_MB` together.
+        The exit status: 1 if a name is unknown, or if the wheels are larger than `MAX_WHEELS_MB`
+        together.
     """
     lock = (ROOT / "requirements" / "gpu.txt").read_text(encoding="utf-8")
     versions = dict(re.findall(r"^([\w.-]+)==(\S+)", lock, re.MULTILINE))
+    if unknown := [name for name in names if name not in versions]:
+        print(f"make gpu: --wheels {unknown[0]}: no such package in requirements/gpu.txt")
+        return 1
     shutil.rmtree(WHEELS, ignore_errors=True)
     pins = [f"{name}=={versions[name]}" for name in (*WHEEL_PACKAGES, *names)]
     pip = [sys.executable, "-m", "pip", "download", "--no-deps", "--quiet", f"--dest={WHEELS}"]

@@ -32,7 +32,8 @@ def summarize_timing(turns: list[dict[str, list[dict]]]) -> dict:
             The last trainer is the same in all pairs. Without pairs: one dict, of a single trainer.
 
     Returns:
-        Figures whose names end in a trainer's are of that trainer; others are of the last trainer.
+        Figures whose names end in a trainer's are of that trainer; others are of the last trainer,
+        but `cpu_share` (CPU time per wall-clock time) and `peak_tflops` are of all trainers.
         `speedup_over_NAME` is the speed of the last trainer relative to another one, pair by pair;
         `speedup` is the one over the first trainer. `mfu_NAME` is model FLOPs utilization: FLOPs
         per second as a share of the peak. `peak_mb_NAME` is peak memory in 1e6 bytes. `saving` is

@@ -16,13 +16,16 @@ class JobManifest(Manifest):
 
     @field_validator("spec")
     @classmethod
-    def _check_grading_policy(cls, spec: dict) -> dict:
+    def _check_permissions(cls, spec: dict) -> dict:
         GradingPermissions.model_validate(spec.get("grading", {}))
         return spec
 
     @property
     def waived_layers(self) -> set[str]:
-        """The permissions that the job had to grade without a sandbox: keys of `grading`."""
+        """The permissions that the job had to grade without a layer of the sandbox.
+
+        They are names of keys of the section `grading`, such as unsafe_lean.
+        """
         return set(GradingPermissions.model_validate(self.spec.get("grading", {})).unsafe_settings)
 
     def get_spec_value(self, key: str, default: Any = None) -> Any:

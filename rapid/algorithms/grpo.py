@@ -1,4 +1,4 @@
-"""GRPO as in the paper's baseline: TRL's loss_type "grpo", without TRL's KL bias correction."""
+"""GRPO as in the paper's baseline: TRL's loss_type "grpo" with use_bias_correction_kl=False."""
 
 from typing import Any
 

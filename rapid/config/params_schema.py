@@ -32,6 +32,7 @@ BASE = "base"  # in place of an algorithm's name: the model before training
 
 
 def _check_start(name: str) -> str:
+    """Return the name unchanged, if it is `BASE` or a valid name of an algorithm's variant."""
     try:
         return name if name == BASE else parse_variant_name(name).name
     except ValueError as error:
@@ -178,6 +179,7 @@ class Pretraining(Section):
 class Training(TrainingParameters):
     """Parameters of all RL algorithms."""
 
+    # `exclude_if`, here and below: a parameter at its default is not written to a job's spec.
     start: Start = Field(
         BASE,
         exclude_if=partial(eq, BASE),
@@ -235,7 +237,6 @@ class EvaluationParams(Section):
     temperature: PositiveFloat
     top_p: Annotated[float, Field(gt=0, le=1)]
     precision: Precision = "float32"
-    # `exclude_if`: a parameter at its default is not written to an evaluation's spec.
     diversity: bool = Field(
         False,
         exclude_if=not_,

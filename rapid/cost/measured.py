@@ -94,7 +94,7 @@ def _read_run(folder: Path, summary: RunSummary, params: Params) -> dict[str, ob
     # For SFT, the number of optimizer steps shows which share of the teacher's completions was kept
     # as demonstrations: if all were kept, there would be `max_work.steps`.
     if spec.algorithm.is_supervised:
-        max_work = count_job_work(spec, params, lambda *pair: Expected(1, 1, kept=1.0))
+        max_work = count_job_work(spec, params, lambda *pair: Expected(limit=1, length=1, kept=1.0))
         kept_share = min(1.0, summary.optimizer_steps / max_work.steps)
     return {
         **summary.model_dump(exclude={"runtime"}),

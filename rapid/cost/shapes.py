@@ -149,6 +149,7 @@ def find_shape(name: str, params: Params) -> Shape:
     config = Path(model.source) / "config.json"
     if config.is_file():
         return read_shape(config)
+    # A part of the name suffices, so that Qwen2.5-0.5B is found for Qwen/Qwen2.5-0.5B-Instruct.
     repository = model.source.rstrip("/").split("/")[-1].lower()
     for published_name, shape in load_published_shapes().items():
         if published_name.lower() in repository:

@@ -75,8 +75,8 @@ def get_benchmark_and_model(spec: BaseModel) -> tuple[str, str]:
 def get_precision(spec: BaseModel) -> str:
     """Return the precision of a job's model. For `auto` it is float32, which needs more bytes."""
     # A training spec has the precision in `pass_settings`: its section `training` (for SFT,
-    # `objective`). An evaluation spec has it in its section `evaluation`, a distillation spec in
-    # no section.
+    # `objective`). An evaluation spec has it in its section `evaluation`, a distillation spec is
+    # not divided into sections.
     section = getattr(spec, "pass_settings", getattr(spec, "evaluation", spec))
     precision = getattr(section, "precision", "float32")
     return "float32" if precision == "auto" else precision
@@ -100,7 +100,8 @@ def count_job_work(spec: BaseModel, params: Params, expect: Callable[[str, str],
     match spec:
         case PretrainSpec():  # demonstrations in a batch have similar lengths: no padding
             expectations = [expect(name, model) for name in spec.params.benchmarks]
-            batch, steps = spec.pretraining.batch, spec.params.steps * len(expectations)
+            batch = spec.pretraining.batch
+            steps = spec.params.steps * len(expectations)  # `params.steps` are for each benchmark
             lengths = [expectation.prompt + expectation.length for expectation in expectations]
             tokens = spec.params.steps * batch * sum(lengths)
             return Work(spec, expected, steps=steps, passes=steps, tokens=tokens)

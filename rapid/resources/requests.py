@@ -1,8 +1,10 @@
 """Computes the cores, GPUs, memory and time that a job requests, from its spec.
 
-A spec has the parameters that decide a job's result (`rapid.config.specs`). A job leases its cores
-and GPUs (`rapid.resources.leases`). Memory and time are limits for SLURM; `set-resources` in a
-Snakemake profile overrides them. They do not grow when Snakemake retries a killed job.
+A spec has the parameters that decide a job's result (`rapid.config.specs`); it is None for a job
+without such parameters, such as `preflight`. A server is a machine, also called a node. A job
+leases its cores and GPUs (`rapid.resources.leases`). Memory and time are limits for SLURM;
+`set-resources` in a Snakemake profile overrides them. They do not grow when Snakemake retries a
+killed job.
 """
 
 import sys
@@ -40,6 +42,7 @@ def count_nodes(spec: BaseModel | None) -> int:
 def count_cores(spec: BaseModel | None) -> int:
     """Return the number of CPU cores of a job on each of its servers."""
     compute = _get_compute(spec)
+    # A vLLM server, which takes as many cores as a process, is only used on a single node.
     return compute.threads * (compute.processes // compute.nodes + uses_vllm_server(spec))
 
 

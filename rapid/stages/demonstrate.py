@@ -55,5 +55,6 @@ def demonstrate(spec: DemonstrateSpec, train: Path, folder: Path) -> None:
             completion = lesson.draw_completion(rng, spec.error_rate)
             rows.append(Demonstration(id=problem.id, **prompts, completion=completion))
         write_jsonl(folder / "samples.jsonl", rows)
+        # As distillation records them; here each problem has one completion.
         notes |= {"kept": len(rows), "problems": len(rows)}
     print(f"{folder}: {len(rows):,} demonstrations", file=sys.stderr)

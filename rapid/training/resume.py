@@ -64,7 +64,7 @@ class Attempt(Record):
 
 
 def prepare_checkpoint_dir(folder: Path, spec: Spec, inputs: dict[str, str], main: bool) -> Path:
-    """Return the folder of a run's checkpoints; delete those of other parameters or versions.
+    """Return the folder of a run's checkpoints; delete those with other dependencies.
 
     Args:
         folder: checkpoints/ in the run's folder.
@@ -97,7 +97,7 @@ class ResumableRun(TrainerCallback):
         main: whether this is the process that writes files.
 
     Attributes:
-        attempt: the present attempt, written to attempt.json.
+        attempt: the present attempt, written to attempt.json. Counted in the main process only.
         checkpoint: the checkpoint from which the run is resumed, or None.
     """
 

@@ -64,8 +64,8 @@ def render(
 def _list_notes_below(table: Table, style: PaperStyle) -> list[Note]:
     """Return the paragraphs below a table.
 
-    The notes stand there if style.notes is "below", the named notes if it is "below" or "caption",
-    and the footnotes in any case.
+    The notes stand there if style.notes is "below". The named notes, each a paragraph of its own,
+    stand there if it is "below" or "caption", and the footnotes in any case.
     """
     notes = [Note(" ".join(table.notes))] if table.notes and style.notes == "below" else []
     if style.notes in ("below", "caption"):

@@ -35,6 +35,8 @@ def estimate_mean(matrix: np.ndarray, bounds: tuple[float, float]) -> Estimate:
     """
     seeds, problems = matrix.shape
     mean, sample = float(matrix.mean()), f"n = {seeds} seeds and {problems} problems"
+    # If all scores are equal, no variance can be estimated. The seeds are then not counted, because
+    # they answer the same problems.
     if np.ptp(matrix) < ROUNDING:
         return clopper_pearson_estimate(mean, bounds, problems, sample)
     mean_squares, dfs = compute_mean_squares(matrix)
@@ -49,7 +51,7 @@ def estimate_mean(matrix: np.ndarray, bounds: tuple[float, float]) -> Estimate:
         variance, df = combined, satterthwaite_df(combined, mean_squares, dfs)
     else:
         pairs = zip(mean_squares, dfs, strict=True)
-        df = min(n for mean_square, n in pairs if mean_square >= largest * (1 - TIE))
+        df = min(part_df for part, part_df in pairs if part >= largest * (1 - TIE))
         variance = largest
     error = math.sqrt(variance / (seeds * problems))
     return student_estimate(mean, error, df, sample, bounds=bounds)

@@ -75,7 +75,8 @@ def _is_runtime_ranked(algorithm: str, runs: pd.DataFrame) -> bool:
     It is ranked if the algorithm does RL, no run starts from the model that the algorithm trained,
     other programs slowed down none of its runs, and all runs were on the same hardware.
     """
-    own_runs, trained = runs[runs.algorithm == algorithm], runs[runs.no_summary_reason == ""]
+    own_runs = runs[runs.algorithm == algorithm]
+    trained = runs[runs.no_summary_reason == ""]  # the runs with a usable summary.json
     return (
         algorithm not in UNRANKED_RUNTIME
         and algorithm not in set(runs.start)

@@ -75,6 +75,13 @@ def test_wheels_are_unpacked_where_a_package_is_missing_or_older(tmp_path, monke
     assert unpacked == {"made_up-1.0.dist-info", "pytest-999.0.dist-info"}
 
 
+def test_error_of_an_unknown_wheel_names_it_and_keeps_the_wheels(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(gpu, "WHEELS", tmp_path)
+    assert gpu.main(["--wheels", "no-such-package"]) == 1
+    assert "--wheels no-such-package: no such package" in capsys.readouterr().out
+    assert tmp_path.is_dir()
+
+
 def test_error_of_a_missing_gpu_or_package_says_what_to_do(monkeypatch, capsys):
     monkeypatch.setattr(gpu, "install_wheels", lambda: None)
     monkeypatch.setattr(gpu, "_sees_gpu", lambda: False)

@@ -1,4 +1,5 @@
-# The input and output files of reports, and their captions in `snakemake --report`.
+# The input and output files of reports, and their captions in `snakemake --report`. PLAN, STAGES,
+# ROOT and `plan_input_files` are from common.smk.
 
 import ast
 
@@ -10,7 +11,7 @@ TABLES = {
     "tables.txt": "the tables, as text",
     "appendix.txt": "set-up, intervals, comparisons and the paper's claims, as text",
 }
-ARENA = PLAN.params.arena
+ARENA = PLAN.params.arena  # None if params.yaml has no arena
 
 
 def mark_for_report(category, path):
@@ -40,7 +41,10 @@ def list_report_files(folder, category, figures):
 
 
 def get_input_results(rule_name, plan=PLAN, extra_files=()):
-    """Return a function of wildcards: the files with the results that a report shows."""
+    """Return a function of wildcards that returns the files with the results of a report.
+
+    `plan` is `PLAN.default` for the report of the default parameters.
+    """
     job = plan.get_job(STAGES[rule_name].folder)
     results = [path for input_job in job.inputs for path in input_job.declared_outputs]
     return lambda wildcards: plan_input_files(job, [*results, *extra_files])

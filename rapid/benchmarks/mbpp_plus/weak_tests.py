@@ -57,7 +57,7 @@ def _to_literal(output: Any) -> str | None:
     try:
         ast.literal_eval(repr(output))
     except (ValueError, SyntaxError, MemoryError, RecursionError):
-        return None  # not plain data, not finite, or over 4,300 digits
+        return None  # not plain data, not finite, or more digits than Python converts
     return repr(output)
 
 
@@ -105,7 +105,10 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error(str(error))
     for id, returned in weak.items():
         print(f"{id} {problems[id].entry_point}: {', '.join(returned)}")
-    print(f"the tests of {len(weak)} of {len(problems)} tasks accept a constant or an argument")
+    print(
+        f"the tests of {len(weak)} of {len(problems)} tasks accept a function that returns a "
+        "constant or an argument"
+    )
     return 0 if weak.keys() <= benchmark.weak_problems.keys() else 1
 
 

@@ -45,7 +45,7 @@ def cut_at_last_assignment(formal_statement: str) -> str:
 def find_theorem_name(statement: str) -> str | None:
     """Return the name of the theorem that a statement declares; None if it declares none."""
     declaration = _THEOREM.search(_blank_comments(statement))
-    return declaration and declaration[1].rstrip(".")
+    return declaration and declaration[1].rstrip(".")  # `name.` if `name.{u}` declares universes
 
 
 def extract_candidate_proofs(name: str, statement: str, completion: str) -> list[str]:
@@ -68,6 +68,7 @@ def extract_candidate_proofs(name: str, statement: str, completion: str) -> list
         completion: a model's text.
     """
     fences = [*_FENCE.finditer(completion)]
+    # The last block comes first.
     blocks = [fence["text"] for fence in reversed(fences) if fence["text"].strip()]
     before = completion[: fences[0].start()] if fences and not fences[-1]["end"] else ""
     for text in blocks or [completion]:

@@ -166,13 +166,14 @@ class MathGrader:
 
 def _start_worker() -> Worker:
     """Start a worker. It inherits little of the environment, which may hold secrets."""
+    # The worker's argument is the address space of its child, the process that compares.
     command = [sys.executable, "-P", str(_WORKER), str(limits.MATH_BYTES)]
     environment = {name: os.environ[name] for name in _WORKER_ENVIRONMENT if name in os.environ}
     environment["PYTHONHASHSEED"] = "0"  # sympy's order of terms depends on the seed of hashes
     return Worker(limit_memory(command, limits.MATH_MB), env=environment)
 
 
-# The workers that the fork server lends to jobs.
+# The workers that the fork server lends to jobs: one for each job, in the only role, "worker".
 STANDBY = Standby(lambda _: _start_worker(), ["worker"])
 
 

@@ -238,7 +238,8 @@ class SamplingTrainer(
             rollout_logp = batch.pop("sampler_logp", None)
             batch |= {"behavior_logp": rollout_logp} if args.use_rollout_logps else {}
         if self._sampled_logp:  # may be wider than ids: TRL cuts completions at their end token
-            logp, width = pad_sequence(self._sampled_logp, True), batch["completion_ids"].size(1)
+            logp = pad_sequence(self._sampled_logp, batch_first=True)
+            width = batch["completion_ids"].size(1)
             batch["sampler_logp"] = pad(logp, (0, width - logp.size(1)))  # a negative pad cuts
         rewards = self._rewards_per_func  # (N, reward functions), rows of all processes
         weighted = (rewards * self.reward_weights.to(rewards.device)).nansum(1)
