@@ -85,6 +85,7 @@ def list_experiments(letter: str, quick: bool = False) -> Iterator[Experiment]:
         values = DECLARATIONS["models"].get(row["model"], {}) | quick_values | part_values | row
         trainers = tuple(values.pop("trainers", []))
         solve_rates = tuple(values.pop("solve_rates", [None]))
+        # Settings with several values: there is an experiment for each combination of them.
         choices = {name: value for name, value in values.items() if isinstance(value, list)}
         if quick:
             solve_rates = solve_rates[:2]
@@ -98,6 +99,7 @@ def _build_experiment(model: str, name: str = "", **values) -> Experiment:
     """Build an experiment from a row of parts.yaml that has one value for each setting.
 
     Args:
+        model: what is measured, see `Experiment.subject`.
         name: format string of the experiment's name, with settings or N_inference in braces.
     """
     values = {"micro_batch": min(8, values.get("n_step", Setting.n_step))} | values

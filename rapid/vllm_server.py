@@ -66,6 +66,7 @@ def run_server(spec: TrainSpec, model: Path) -> Iterator[None]:
 
     server = subprocess.Popen(
         build_serve_command(model, port, spec),
+        # In this mode vLLM accepts weights from a trainer.
         env=os.environ | {VISIBLE_DEVICES: server_gpu, "VLLM_SERVER_DEV_MODE": "1"},
         preexec_fn=prepare_server_process,
         start_new_session=True,  # so that `_stop_server` can signal the server and its workers

@@ -45,6 +45,9 @@ def collect_arena_examples(outcomes: FieldOutcomes) -> list[Example]:
 
     The models are the one before training, the one that RL starts from, and those trained by PG and
     by the algorithm that the first claim is about, each with its lowest seed.
+
+    Args:
+        outcomes: the results of the algorithms that compete on one benchmark.
     """
     field = outcomes.field
     run_names = {name: name for name in (BASE, outcomes.data.params.training.start)}

@@ -37,12 +37,15 @@ def dr_grpo_loss(
         loss = 1/N sum_n 1/L sum_t max(-r A_n, -clip(r, 1 - epsilon, 1 + epsilon) A_n)
         A_n  = R_n - mean of R over n's group
 
-    r is the ratio pi / mu of a token. L is `limit`, by which the authors' code divides too.
+    r is the ratio pi / mu of a token. L is `limit`, the largest number of tokens of a completion;
+    the authors' code divides by it too.
     Arguments: see `LossInputs`. Metrics are `clip_fraction`, the share of tokens that are clipped,
     and `clip_low`, the share of tokens that are clipped at 1 - epsilon.
     """
     advantages = rewards - group_mean(rewards, group_size)
-    token_loss, is_clipped = clipped_surrogate(logp - behavior_logp, advantages, epsilon, epsilon)
+    token_loss, is_clipped = clipped_surrogate(
+        logp - behavior_logp, advantages, low=epsilon, high=epsilon
+    )
     return mean_completion_sum(token_loss, mask) / limit, compute_clip_metrics(
         is_clipped, advantages, mask
     )

@@ -43,7 +43,8 @@ def gspo_loss(
         A_n  = (R_n - mean of R) / (standard deviation of R) over n's group
 
     Arguments: see `LossInputs`. Metrics are `clip_fraction`, the share of completions that are
-    clipped, and `clip_low`, the share of completions that are clipped at the lower bound.
+    clipped, and one that is named like the parameter `clip_low`: the share of completions that are
+    clipped at the lower bound.
     """
     advantages = standardize(rewards, group_size)
     lengths = mask.sum(1, keepdim=True).clamp(min=1)

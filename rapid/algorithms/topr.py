@@ -60,7 +60,8 @@ class Topr(GroupRelative):
     loss_function = staticmethod(topr_loss)
 
     def get_gradient_group_kind(self, settings: Any, on_policy: bool) -> GroupKind:
-        # With the group mean, equal rewards have advantages of 0; with an offset they may not.
+        # With the group mean, equal rewards have advantages of 0, on-policy and off-policy. With an
+        # offset they may have others.
         return "unequal" if settings.offset is None else "all"
 
     def advantages(self, settings: Any, rewards: Tensor, group_size: int) -> Tensor:

@@ -59,7 +59,7 @@ class _BeforeDiversity(Record):
     )
     seed: int = Field(description="seed of the run")
     status: Literal["ok", "unavailable"] = Field(
-        "ok", description="`unavailable` if nothing was evaluated"
+        "ok", description="`ok`, or `unavailable` if nothing was evaluated"
     )
     note: str = Field("", description="why the status is `unavailable`")
     pass_at: dict[int, float] = Field(

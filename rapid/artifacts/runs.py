@@ -102,7 +102,7 @@ class _BeforeMetrics(Record):
     algorithm: str = Field(description="name of the algorithm, with H and changed parameters")
     seed: int = Field(description="seed of the run")
     status: Literal["ok", "unavailable"] = Field(
-        "ok", description="`unavailable` if nothing was trained"
+        "ok", description="`ok`, or `unavailable` if nothing was trained"
     )
     note: str = Field("", description="why the status is `unavailable`")
     runtime: Runtime | None = Field(None, description="wall-clock seconds, by phase")

@@ -71,7 +71,7 @@ class Benchmark:
     """Base class of the benchmarks. The registry has an instance of each subclass.
 
     A benchmark's prompt is the template `prompt.txt.j2` in its folder. The template's variables are
-    the fields of the record, and `chat` (whether the policy is a chat model).
+    the fields of the problem, and `chat` (whether the policy is a chat model).
 
     An optional `pretrain.txt.j2` is the prompt with which the pipeline pre-trains small models. If
     it exists, a change of `prompt.txt.j2` does not require pre-training those models again.
@@ -101,7 +101,7 @@ class Benchmark:
         return PRETRAIN_PROMPT if template.is_file() else PROMPT
 
     def from_hub(self, row: dict) -> dict:
-        """Convert a row of the hub's dataset to fields of the record.
+        """Convert a row of the hub's dataset to the fields of a problem (of the class `record`).
 
         Raises:
             ValueError: the row has an unexpected form; the message says what is missing.

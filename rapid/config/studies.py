@@ -26,6 +26,7 @@ class Study(Section):
     """
 
     benchmark: BenchmarkName
+    # `exclude_if`: what is not set is left out of the parameters that reach the report as JSON.
     model: ModelName | None = Field(
         None, exclude_if=not_, description="by default that of the main table"
     )

@@ -61,6 +61,7 @@ class WorkflowView:
             self._first_row = self._first_row or row
             self._now = row["at"]
             record = SimpleNamespace(msg="", **row)
+            # `filter` takes the numbers of jobs from the row `run_info`, which describes no job.
             if self._formatter.filter(record) and row["event"] != "run_info":
                 self._ended += filter(None, [self._formatter.format(record)])
         self._now = time.time()
@@ -95,6 +96,7 @@ class WorkflowView:
             summary += f"; about {format_duration(seconds)} left"
         if jobs_left and not self.is_alive():
             summary += "; the workflow has ended"
+        # The second line says which problems are published and which are made.
         headings = [summary, *filter(None, [self._first_row.get("problem_sources")])]
         failures = formatter.render_failures().splitlines()
         parts = [headings, align_columns(started), failures]

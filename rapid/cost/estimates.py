@@ -59,7 +59,8 @@ class Estimator:
     # Fields of `Expected` that the user sets (`rapid.cost.expected.expect`).
     user_values: Mapping[str, float] = field(default_factory=dict)
     memory: float = inf  # bytes of a GPU, or of a process on a CPU; infinite if not known
-    report: str = ""  # the report whose jobs are planned: "studies", "arena", or "" for the tables
+    # The report whose jobs are planned: "studies" or "arena"; "": all of `Plan.jobs`, the default.
+    report: str = ""
 
     @property
     def uses_gpus(self) -> bool:
@@ -75,6 +76,7 @@ class Estimator:
         """Return the expectations about a model's completions on a benchmark."""
         limit = self.params.benchmarks[benchmark].max_completion_length
         measured = self.machine.measured
+        # Without runs of this model: the values of all models, whose key has "" as the model.
         measured_values = measured.get((benchmark, model)) or measured.get((benchmark, ""), {})
         return expect(limit, measured_values, self.user_values)
 
@@ -149,6 +151,7 @@ class JobCost:
         if stage == "models":
             # "make": pre-train the model, or train the tokenizer if there is no model.
             return "", model, "fetch" if isinstance(spec, FetchSpec) else "make"
+        # The stage "data" has the name "prepare", as its rule.
         name = spec.run.algorithm if stage == "train" else stage.replace("data", "prepare")
         return benchmark, model, name
 

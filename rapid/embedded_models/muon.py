@@ -41,6 +41,7 @@ class MuonAndAdamW(torch.optim.AdamW):
             for weight in group["params"] if group["muon"] else ():
                 momentum = self.state[weight].setdefault("momentum", torch.zeros_like(weight))
                 momentum.lerp_(weight.grad, 1 - MOMENTUM)
+                # Nesterov momentum: the gradient is mixed in once more.
                 direction = orthogonalize(weight.grad.lerp(momentum, MOMENTUM))
                 # The entries of `direction` have a root mean square of 1 / sqrt(max(A, B)).
                 step_size = group["lr"] * ADAMW_STEP_SIZE * max(weight.shape) ** 0.5

@@ -60,7 +60,7 @@ class SharedGraders:
             LeanUnavailable: Lean does not start.
         """
         jobs = list(zip(problems, completions, strict=True))
-        if len(jobs) == 1:  # graded in this thread: callers may have several
+        if len(jobs) == 1:  # needs no other thread; callers may have several threads of their own
             return [self._grade_completion(*jobs[0])]
         futures: list[Future[Verdict | None]] = [Future() for _ in jobs]
         try:
@@ -90,7 +90,7 @@ class SharedGraders:
                     future.set_result(self._grade_completion(*job))
                 except BaseException as error:
                     future.set_exception(error)
-            del queued_job, future, job
+            del queued_job, future, job  # do not keep them alive until the next job
 
     def _grade_completion(
         self, problem: Problem | BadProblem | None, completion: str
@@ -130,6 +130,12 @@ def share_graders(
 ) -> SharedGraders:
     """Return this process's graders with these settings. The first call builds and starts them.
 
+    Args:
+        name: the benchmark's name.
+        timeout: seconds for a verdict.
+        workers: number of graders.
+        build_pool: builds the pool from `timeout` and `workers`.
+
     Raises:
         GraderDied: a grader does not start. SandboxError, a subclass: completions cannot be
             sandboxed here.
@@ -156,7 +162,7 @@ def _forget_parents_graders() -> None:
     if _shared:
         _shared.clear()
         for worker in [*Worker.started]:
-            if not worker.is_lent_to_forks:
+            if not worker.is_lent_to_forks:  # see `rapid.grading.standby`
                 worker.release()
 
 

@@ -1,6 +1,7 @@
 """Ends a process when its parent, its workflow, or the reader of its output ends.
 
-Also describes the end of a process that was killed by a signal.
+Also tells a job's main process from its others, and describes the end of a process that was killed
+by a signal.
 """
 
 import ctypes
@@ -47,6 +48,7 @@ def end_with_workflow() -> None:
 
     The job gets SIGTERM, so that training can save a checkpoint.
     """
+    # Removed from the environment, because the workflow is not the parent of the job's children.
     if workflow := os.environ.pop(WORKFLOW_VARIABLE, None):
         end_with_parent(signal.SIGTERM)
         if os.getppid() != int(workflow):  # the workflow ended before the line above

@@ -108,8 +108,8 @@ class WandbEvents(WandbCallback):
 class LiveMeans(TrainerCallback):
     """Writes metrics.json for `dvc exp show`: means over runs that differ only in their seeds.
 
-    Each run contributes the metrics of its latest step. When all runs have ended, the report
-    overwrites the file.
+    Each run contributes the `COMPARED` metrics of its latest step. When all runs have ended, the
+    report overwrites the file.
 
     Args:
         runs: the folder that contains the folders of the seeds' runs.

@@ -82,7 +82,8 @@ def split_mini_batches(batch: Batch, steps: int) -> list[Batch]:
 def mark_graded(batch: Batch, group_size: int) -> Batch:
     """Add `graded`, (N,) bool: False for all rows of a group in which a reward is NaN (missing).
 
-    Rewards and accuracies of such a group are set to 0, and must not be used.
+    Rewards and accuracies (rewards by the first reward function) of such a group are set to 0, and
+    must not be used.
     """
     is_graded = ~batch["rewards"].view(-1, group_size).isnan().any(1)
     graded = is_graded.repeat_interleave(group_size)

@@ -176,6 +176,7 @@ def find_sampling_changes(config) -> list[str]:
     extra = json.loads(extra) if isinstance(extra, str) else extra  # a command line gives JSON
     values = {name: getattr(config, name) for name in NEUTRAL_SAMPLING}
     values["top_k"] = config.top_k or 0
+    # Log-probabilities are those at `config.temperature`, so only another temperature is a change.
     neutral = NEUTRAL_SAMPLING | {"temperature": (config.temperature,), "do_sample": (True,)}
     neutral |= {"num_beams": (1,)}
     # A key of generation_kwargs that is not in `neutral` counts as a change unless it is None.

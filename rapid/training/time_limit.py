@@ -137,6 +137,7 @@ class TimeLimit:
             RewardTimeout: the call took too long.
             TimeoutError: too many consecutive calls took too long.
         """
+        # Put back when its call has returned: a thread that is still running is not used again.
         thread = vars(self._local).pop("thread", None) or CallThread()
         loggers, has_timed_out = limit_loggers(columns)
         future = thread.submit(functools.partial(function, **columns | loggers))

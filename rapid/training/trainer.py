@@ -185,6 +185,8 @@ class RapidTrainer(GradientTrainer):
     def _compute_loss(self, model, inputs):
         """Return the objective's loss of a micro-batch, times its share of the mini-batch.
 
+        The shares, by completions and by tokens, are columns that `micro_batches.add_shares` adds.
+
         RAPID's loss is -1/N sum of w A log pi(y|x), where w = pi(y|x) / mu(y|x), and A is R minus
         the mean of min(w, eta) R over the group: see `rapid.algorithms.rapid.rapid_loss`.
         """

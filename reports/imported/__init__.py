@@ -118,7 +118,8 @@ def read_sources(paths: Sequence[Path], config: Sequence[str] = ()) -> ImportedR
         for name, spec in params.benchmarks.items()
     }
     absent = [run for run in needed if run not in pool.rows]
-    rows = collect_rows(absent, Path(), locate_in(paths[0]), problems)
+    # Rows without values. The reasons in them name files of the first source.
+    rows = collect_rows(absent, root=Path(), locate_job=locate_in(paths[0]), problems=problems)
     if len(pool.folders) < len(paths):
         # A source is a CSV file. The usual reason, that a job wrote no file, would be wrong for it.
         reasons = {"no_evaluation_reason": NO_SOURCE, "no_summary_reason": NO_SOURCE}

@@ -107,6 +107,7 @@ class CsvColumn(NamedTuple):
 
 _parse_count = partial(_parse_number, low=1, is_integer=True)
 ACCURACY = CsvColumn("accuracy, a share from 0 to 1", _parse_share)
+# `describe_columns` needs this order: those of `REQUIRED`, pass@1, optional columns.
 COLUMNS = {
     "benchmark": CsvColumn(join_words([*BENCHMARKS], "or"), _parse_benchmark),
     "model": CsvColumn("the model's name, as tables print it", _parse_text),

@@ -79,16 +79,18 @@ def estimate_contrast(
     a random factor, and for pass@k problems are another one.
 
     Args:
-        terms: the runs of each algorithm, and the factor of the algorithm in the contrast.
+        terms: the runs of each algorithm, and the coefficient of the algorithm in the contrast.
         clusters: the cluster of each problem, if problems are sampled in clusters.
 
     Returns:
         None if the algorithms have no seed, or no problem, in common.
     """
     if metric.startswith(PASS_AT):
-        weighted = [factor * build_score_matrix(runs, metric) for runs, factor in terms]
+        weighted = [coefficient * build_score_matrix(runs, metric) for runs, coefficient in terms]
     else:
-        weighted = [factor * runs.set_index("seed")[[metric]].dropna() for runs, factor in terms]
+        weighted = [
+            coefficient * runs.set_index("seed")[[metric]].dropna() for runs, coefficient in terms
+        ]
     seeds = reduce(pd.Index.intersection, [rows.index for rows in weighted])
     columns = reduce(pd.Index.intersection, [rows.columns for rows in weighted])
     if seeds.empty or columns.empty:
@@ -99,13 +101,15 @@ def estimate_contrast(
     matrix = total.to_numpy()
     if clusters:
         matrix = crossed.merge_clusters(matrix, [clusters[name] for name in columns])
-    factors = [factor for _, factor in terms]
-    return crossed.estimate_mean(
-        matrix, (sum(min(f, 0.0) for f in factors), sum(max(f, 0.0) for f in factors))
-    )
+    coefficients = [coefficient for _, coefficient in terms]
+    # The contrast's bounds: each accuracy is from 0 to 1.
+    low = sum(min(coefficient, 0.0) for coefficient in coefficients)
+    high = sum(max(coefficient, 0.0) for coefficient in coefficients)
+    return crossed.estimate_mean(matrix, (low, high))
 
 
 def estimate_ratio(a: pd.DataFrame, b: pd.DataFrame, metric: str) -> Estimate | None:
     """Return the ratio a / b of a duration over the seeds that both have; None without any."""
     pairs = a.set_index("seed")[metric].to_frame("a").join(b.set_index("seed")[metric].rename("b"))
+    # This leaves out seeds that b does not have: their durations are NaN.
     return estimates.estimate_paired_ratio(list(pairs.a), list(pairs.b))

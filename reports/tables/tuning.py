@@ -20,7 +20,7 @@ AT_EDGE = "this is the first or last rate that was tried; the best rate may lie 
 
 def build_trial_tables(data: ReportData) -> list[Table]:
     """Return a table for each benchmark, from the runs of the trials."""
-    return _build_tables(data, collect_trials(data), 1)
+    return _build_tables(data, collect_trials(data), first_number=1)
 
 
 def build_recorded_tables(data: ReportData, number: int) -> list[Table]:
@@ -54,10 +54,10 @@ def _build_table(data: ReportData, benchmark: str, trials: pd.DataFrame, number:
     return build_table(
         "tuning",
         data,
-        [[(labels.algorithm(name), name) for name in cells]],
-        single_group(columns, "Learning rate"),
-        [benchmark],
-        number,
+        sections=[[(labels.algorithm(name), name) for name in cells]],
+        groups=single_group(columns, "Learning rate"),
+        benchmarks=[benchmark],
+        number=number,
         trial_seeds=trials[trials.algorithm != BASE].seed.nunique(),
         rule=rule,
     )

@@ -58,6 +58,7 @@ class CompletionsTableTrainer(GRPOTrainer):
         advantages = self.args.algorithm.advantages(
             self.args.settings, graded["rewards"], group_size
         )
+        # TRL has appended its own advantages, of which a full deque keeps only the last.
         log = self._logs["advantages"]
         for _ in range(min(len(advantages), len(log))):
             log.pop()

@@ -13,6 +13,8 @@ type.
   (`compute_digest`). To encode each item would take a minute and gigabytes.
 
 Pickle is not used: decoding data from hostile code runs no code.
+
+The runner is the process in the sandbox that forks a child for each job (`__main__`).
 """
 
 import contextlib

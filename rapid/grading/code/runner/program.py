@@ -6,12 +6,12 @@ function. It accepts about the same completions as EvalPlus's `sanitize`. That f
 because its time grows with the cube of the number of lines, and because it drops functions with a
 decorator.
 
-This code runs in the sandbox, in the child of the job, so that a completion cannot cost the grader
-much time or memory. It needs only the standard library.
+This code runs in the sandbox, in the process that is forked for the completion. So a completion
+cannot cost the grader much time or memory. The code needs only the standard library.
 
 A completion is divided into pieces. A *piece* is a list of statements at top level. A *block* is a
-piece between an opening and a closing fence, which may enclose several. A *passage* is any other
-piece.
+piece between an opening and a closing fence; there may be several blocks between two fences. A
+*passage* is any other piece.
 """
 
 import __future__
@@ -146,7 +146,8 @@ def find_program(completion: str, name: str) -> list[ProgramStep]:
     if not is_whole and definition.search(text):
         raise SyntaxError("the function's definition cannot be parsed")
     if blocks or is_whole:
-        return [ProgramStep(statement.code, True) for statement in (blocks or passages)[-1]]
+        last_piece = (blocks or passages)[-1]
+        return [ProgramStep(statement.code, must_succeed=True) for statement in last_piece]
     if not all(_FENCE.fullmatch(line) for line in lines if re.match(r"\s*[^\s#]", line)):
         raise SyntaxError("there is no block, and the text cannot be parsed as a whole")
     return []
@@ -293,7 +294,8 @@ def _select_steps(
     needed = reach(
         [name, *itertools.chain(*(statement.mentioned for statement in setting_statements))]
     )
-    changed = set()  # names that statements other than definitions change
+    # Names whose values may change, other than by the import or definition that binds them.
+    changed = set()
     for statement, bound in bindings:
         changed |= statement.altered | statement.rebound
         if not statement.is_declaration:

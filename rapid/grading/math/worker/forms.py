@@ -77,6 +77,9 @@ def has_sum(formula: Formula) -> bool:
 def find_unevaluated(formula: Formula) -> set[str]:
     """Return names for the operations that a formula leaves unevaluated, such as "sum of numbers".
 
+    Names that end in "of numbers" also stand for operations on letters that always have to be
+    carried out, such as 2x + 3x, x*x and x^1.
+
     The set also has the formula's letters and functions, "root" if it has a root, and "denominator"
     if it divides by a letter or a sum. An answer may leave unevaluated only what the known answer
     leaves unevaluated too.
@@ -89,7 +92,7 @@ def find_unevaluated(formula: Formula) -> set[str]:
 
 
 def has_arithmetic(formula: Formula) -> bool:
-    """Return whether a formula leaves an operation on numbers unevaluated."""
+    """Return whether a formula leaves an operation "of numbers" unevaluated: `find_unevaluated`."""
     return any(name.endswith("of numbers") for name in find_unevaluated(formula))
 
 

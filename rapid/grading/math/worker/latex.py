@@ -53,7 +53,7 @@ REWRITES = (
     (r"\{([:.])\}", r"\1"),
     (r"(?<!\\)\\[,;: ]|[~\s]+", " "),
     (r"\\q?quad(?![a-zA-Z])|\\hspace\{[^{}]*\}", "  "),
-    (r"(?<=\d)(?<!(?<!\d)0) ?\{,\} ?(?=\d{3})", ""),
+    (r"(?<=\d)(?<!(?<!\d)0) ?\{,\} ?(?=\d{3})", ""),  # in 1{,}000, but not in 0{,}000
     # "Approximately" before an answer, "and" and "or" between answers, times of day
     (r"^ *\\approx", ""),
     (r'(?<![\\"a-zA-Z])(and|or)(?!["a-zA-Z])', r'"\1"'),
@@ -76,7 +76,8 @@ LAYOUT_RULES, REWRITES = (
     [(re.compile(pattern), replacement) for pattern, replacement in rules]
     for rules in (LAYOUT_RULES, REWRITES)
 )
-# A word in quotes, a command, or letters that are not in quotes (the match's only group).
+# A word in quotes, a command, or letters that are not in quotes (the match's only group), with the
+# dot of an abbreviation.
 WORD = re.compile(
     r"\"[a-z]+\"|\\(?:begin|end)\s*\{[a-z]*\}|\\[a-zA-Z]+|([a-zA-Z]{2,})(?:\.(?= *$|[ ,a-z]))?"
 )
