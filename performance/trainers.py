@@ -84,15 +84,18 @@ def build_rapid_trainer(
     workload: Workload, setting: Setting, reward: RecordingReward, **arguments
 ) -> RapidTrainer:
     """Build RapidTrainer; `arguments` are further arguments of RapidConfig."""
-    sizes = {"H": setting.H, "n_step": setting.n_step, "micro_batch_size": setting.micro_batch}
-    sizes["grading_workers"] = setting.grading_workers
+    options = {"H": setting.H, "n_step": setting.n_step, "micro_batch_size": setting.micro_batch}
+    options["grading_workers"] = setting.grading_workers
     if setting.scripted:  # train on all micro-batches, as GRPOTrainer does
-        sizes["skip_zero_groups"] = False
-    return _build_trainer(RapidTrainer, RapidConfig, workload, setting, reward, sizes | arguments)
+        options["skip_zero_groups"] = False
+    return _build_trainer(RapidTrainer, RapidConfig, workload, setting, reward, options | arguments)
 
 
 def build_sft_trainer(workload: Workload, setting: Setting, _, **arguments) -> MicroBatchSFTTrainer:
-    """Build the trainer of supervised fine-tuning, on copies of one generated demonstration."""
+    """Build the trainer of supervised fine-tuning, on copies of one generated demonstration.
+
+    It is called like the others, but has no use for a reward function.
+    """
     tokenizer = AutoTokenizer.from_pretrained(workload.model)
     prompt = tokenizer(workload.prompts[0])["input_ids"]
     completion = make_completion(0, setting.length)

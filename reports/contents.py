@@ -97,7 +97,9 @@ def build_report(data: ReportData) -> Content:
     """Return the contents of the main report, with all of its tables computed."""
     results, appendix = build_tables(RESULTS, data), build_tables(APPENDIX, data)
     (claims_table,) = (table for table in appendix if table.label == "tab:claims")
-    origin_facts = collect_origin_facts([name for name in data.frame.hardware if name], [])
+    # The lead names the machines, but no commits.
+    machines = [name for name in data.frame.hardware if name]
+    origin_facts = collect_origin_facts(machines, commits=[])
     return _build_content(
         "report",
         data,
@@ -136,15 +138,15 @@ def build_arena(data: ReportData) -> Content:
         return _build_content("tuning", data, tuning.build_trial_tables(data))
     # With `arena.only`, new algorithms are ranked among the recorded results of an earlier arena,
     # and no claim is tested.
-    fields = list_fields(data)  # one for each benchmark
+    fields = list_fields(data)  # for each benchmark, the results of the algorithms compared on it
     judged_claims = [] if arena_params.only else arena.judge_claims(fields)
     tables = arena.build_claims_tables(data, judged_claims)
-    for outcomes in fields:
-        tables.append(standings.build_standings_table(outcomes, len(tables) + 1))
+    for field_outcomes in fields:
+        tables.append(standings.build_standings_table(field_outcomes, len(tables) + 1))
     # The trials of learning rates, read from a file that `reports.tuning` wrote.
     tables += tuning.build_recorded_tables(data, len(tables) + 1)
-    for outcomes in fields:
-        tables.append(phases.build_phases_table(outcomes, len(tables) + 1))
+    for field_outcomes in fields:
+        tables.append(phases.build_phases_table(field_outcomes, len(tables) + 1))
     summary = (
         arena.summarize(fields, judged_claims)
         if judged_claims
@@ -152,7 +154,9 @@ def build_arena(data: ReportData) -> Content:
     )
     headlines = arena.build_headlines(judged_claims)
     content = _build_content("arena", data, tables, headlines=headlines, summary=summary)
-    examples = [example for outcomes in fields for example in collect_arena_examples(outcomes)]
+    examples = [
+        example for field_outcomes in fields for example in collect_arena_examples(field_outcomes)
+    ]
     return replace(content, examples=examples)
 
 

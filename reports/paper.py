@@ -38,7 +38,8 @@ def parse_number(text: str) -> float:
 def get_main_value(benchmark: str, algorithm: str | None, metric: str) -> float | None:
     """Return a mean of the paper's Table 1, or of Table 3 for RAPID at an H that Table 1 lacks.
 
-    The result is None if the paper has no such number.
+    The result is None if the paper has no such number, or if `algorithm` is None, which `find_best`
+    may return.
     """
     document = load_paper()
     entry = document["main"].get(benchmark, {}).get(algorithm, {}).get(metric)

@@ -69,7 +69,8 @@ def check_templates(benchmarks: Iterable[str]) -> None:
     for name in benchmarks:
         benchmark = BENCHMARKS[name]
         if benchmark.draw:
-            problem = benchmark.draw(Random(0), "template").problem
+            problem_id = "template"
+            problem = benchmark.draw(Random(0), problem_id).problem
             for template in (PROMPT, benchmark.pretrain_template):
                 for chat in (False, True):
                     render_prompt(name, problem, chat, template)

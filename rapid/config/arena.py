@@ -198,7 +198,7 @@ class Arena(Section):
         for benchmark, field in self.fields.items():
             for name in self.list_algorithms(field):
                 if self.tuning is None:
-                    # With `only`, `more_seeds` is ignored.
+                    # With `only`, no claim is tested, so `more_seeds` is not needed.
                     seeds = list_seeds(field.seeds) if self.only else field.get_seeds(name)
                     yield benchmark, [field.run_name(name)], seeds
                 elif parse_variant_name(name).H not in self.borrowed:  # else no tuning is needed

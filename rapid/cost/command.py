@@ -118,7 +118,7 @@ def _describe_assumptions(estimator: Estimator) -> Iterable[str]:
         expected = estimator.expect(benchmark, model)
         yield (
             f"{benchmark}, {model}: completions of {expected.length:.0f} tokens (limit "
-            f"{expected.limit}; spread {expected.spread:.2f}) after prompts of "
+            f"{expected.limit}; --length-spread {expected.spread:.2f}) after prompts of "
             f"{expected.prompt:.0f}; {expected.signal:.0%} of groups with a signal, "
             f"{expected.rewarded:.0%} with a reward"
         )

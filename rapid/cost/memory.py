@@ -25,8 +25,8 @@ from rapid.cost.work import (
     get_precision,
 )
 
-ADAM_STATE = 8  # bytes per parameter: two float32 moments
-MASTER_WEIGHTS = 4  # bytes per parameter of the float32 weights that training in bfloat16 keeps
+FLOAT32 = BYTES_PER_NUMBER["float32"]
+ADAM_STATE = 2 * FLOAT32  # bytes per parameter: two moments
 # Bytes of a chunk of logits and of the tensors computed from it. Training computes logits in chunks
 # of tokens (`rapid.training.head`), so that they are never all in memory.
 HEAD_CHUNK = 2**28
@@ -101,20 +101,20 @@ def estimate_training_memory(
     replicated = size
     # Bytes per parameter that are divided among the processes (ZeRO-2): gradients, Adam's state,
     # float32 weights.
-    sharded = size + ADAM_STATE + (MASTER_WEIGHTS if size < MASTER_WEIGHTS else 0)
+    sharded = size + ADAM_STATE + (FLOAT32 if size < FLOAT32 else 0)
     # Bytes of the buckets in which gradients are exchanged.
     buffers = 0.0 if processes == 1 else size * min(BUCKET, shape.parameters)
-    if processes == 1 and size < MASTER_WEIGHTS:
-        replicated, sharded = MASTER_WEIGHTS, MASTER_WEIGHTS + ADAM_STATE
+    if processes == 1 and size < FLOAT32:
+        replicated, sharded = FLOAT32, FLOAT32 + ADAM_STATE
         buffers = size * shape.matmul_weights  # the bfloat16 copies of the float32 weights
     state = replicated * (1 + reference) + size * engine + sharded / processes
     layers = 1 if checkpointing else shape.layers
     # In float32 on a GPU, PyTorch's attention has no fused kernel and stores the attention weights
     # of all pairs of tokens.
-    pairs = layers * shape.heads * size * tokens**2 if on_gpu and size == MASTER_WEIGHTS else 0.0
+    pairs = layers * shape.heads * size * tokens**2 if on_gpu and size == FLOAT32 else 0.0
     return ProcessMemory(
         state=shape.parameters * state,
-        head=HEAD_CHUNK + buffers + MASTER_WEIGHTS * shape.vocabulary * shape.hidden,
+        head=HEAD_CHUNK + buffers + FLOAT32 * shape.vocabulary * shape.hidden,
         completion=tokens * _count_activation_bytes(shape, size, checkpointing) + pairs,
         completions=completions,
         sampling=sampling,
@@ -150,6 +150,7 @@ def _estimate_run_memory(spec: TrainSpec, shape: Shape, expected: Expected) -> P
         completions = spec.H * spec.n_step / count  # that a process samples
         batch = min(completions, spec.sampling_batch or completions)
         sampling = _count_sampling_bytes(spec, shape, expected, batch)
+    # The size that `auto` stands for is computed from the result (`Estimator.resolve_micro_batch`).
     micro_batch = 1 if settings.micro_batch == "auto" else settings.micro_batch
     return estimate_training_memory(
         shape,

@@ -39,6 +39,7 @@ def hold_workflow_lock(folder: Path) -> None:
             host = platform.node().encode()
             # The file contains the name of the machine on which the last workflow ran.
             is_same_host = os.pread(lock, 256, 0) in (b"", host)
+            # `snakemake --unlock` deletes the folder of lock files.
             if is_same_host or not (folder / SNAKEMAKE_LOCKS).exists():
                 for name in (SNAKEMAKE_LOCKS, FORK_SERVER_SOCKETS):
                     shutil.rmtree(folder / name, ignore_errors=True)

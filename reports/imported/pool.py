@@ -53,6 +53,7 @@ class RunPool:
         locations: the location of each run (folder, or file and line), for messages.
         problems: the source of each benchmark's problems.
         problem_locations: the location that states this source.
+        folders: the folders that have been added.
         errors: messages on runs or problems that contradict each other.
     """
 
@@ -78,9 +79,9 @@ class RunPool:
                 declared = params.benchmarks[name].source if params else "embedded"
                 problems[name] = read_source(name, problem_folder, declared)
             else:
-                problems[name] = StatedSource(name, "folder", "", file=str(folder))
+                problems[name] = StatedSource(name, kind="folder", name="", file=str(folder))
             self._add_problems(problems[name], str(folder))
-        rows = collect_rows(runs, Path(), locate_in(folder), problems)
+        rows = collect_rows(runs, root=Path(), locate_job=locate_in(folder), problems=problems)
         for run, row in zip(runs, rows, strict=True):
             self._add_run(run, row, str(folder))
         self.folders.append(folder)
@@ -90,13 +91,16 @@ class RunPool:
         for line, values in read_table(file):
             location, benchmark = f"{file}:{line}", values["benchmark"]
             problems: ProblemSource = StatedSource(
-                benchmark, "file", values.pop("source", ""), file=file.name
+                benchmark, kind="file", name=values.pop("source", ""), file=file.name
             )
             if problems.name == "made":  # generated, as the "embedded" problems of the project are
                 problems = build_declared_source(benchmark, "embedded")
             self._add_problems(problems, location)
             run = build_run(*(values[name] for name in Run.model_fields))
-            (empty_row,) = collect_rows([run], Path(), locate_in(file), {benchmark: problems})
+            # There are no folders of jobs in a file, so the row has no results yet.
+            (empty_row,) = collect_rows(
+                [run], root=Path(), locate_job=locate_in(file), problems={benchmark: problems}
+            )
             reason = f"not stated in {file.name}"
             reasons = {
                 "no_evaluation_reason": "" if any(map(is_evaluation_metric, values)) else reason,

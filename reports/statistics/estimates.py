@@ -22,9 +22,9 @@ class Estimate:
         error: standard error, on the scale on which Student's t is computed.
         df: degrees of freedom of t.
         p_at: returns the two-sided p of the hypothesis that the true value equals the argument,
-            which must be a possible value, for a correlation between -1 and 1 exclusive. p is at
-            most 0.05 exactly if the argument lies outside the interval. If there is no interval,
-            `p_at` is None.
+            which must be a possible value (for a correlation: above -1 and below 1). p is at most
+            0.05 exactly if the argument lies outside the interval. If there is no interval, `p_at`
+            is None.
     """
 
     value: float | None
@@ -95,10 +95,12 @@ def clopper_pearson_estimate(
     def p_at(hypothesis: float) -> float:
         if abs(hypothesis - value) < ROUNDING:
             return 1.0
-        largest_change = abs(bounds[hypothesis > value] - value)
-        if not largest_change:
+        bound = bounds[1] if hypothesis > value else bounds[0]
+        if bound == value:
             return 0.0
-        return min(1.0, 2 * max(0.0, 1 - abs(hypothesis - value) / largest_change) ** n)
+        # If `hypothesis` is the mean, at least this share of the population differs from `value`.
+        share = abs(hypothesis - value) / abs(bound - value)
+        return min(1.0, 2 * max(0.0, 1 - share) ** n)
 
     return Estimate(value, low, high, sample, p_at=p_at)
 

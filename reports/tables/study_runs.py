@@ -1,6 +1,7 @@
-"""The runs of each study, which compares algorithms or variants of one on a benchmark.
+"""The runs of each study.
 
-Both are called variants here.
+A study compares algorithms, or variants of one algorithm, on a benchmark. Both are called variants
+here.
 """
 
 from dataclasses import dataclass
@@ -23,8 +24,9 @@ class StudyRuns:
     """The runs of one study.
 
     Args:
-        start: the algorithm whose trained model the runs start from; "base" for an untrained model.
-        untrained: rows of the data frame with evaluations of this start model.
+        start: the algorithm whose trained model RL starts from; "base" if RL starts from the model
+            before all training.
+        untrained: rows of the data frame with evaluations of the model before RL, that of `start`.
         metric: the first pass@k of the benchmark.
         root: the folder that contains runs/ and evaluations/.
         sweep: the parameter by whose value a figure shows the variants; "" for none.
@@ -100,13 +102,13 @@ def list_studies(data: ReportData) -> list[StudyRuns]:
     seeds, start = data.params.studies.seeds, data.params.training.start
     return [
         StudyRuns(
-            name,
-            data.select_runs(spec.benchmark, spec.algorithms, seeds, spec.model),
-            start,
-            data.select_runs(spec.benchmark, [start], seeds, spec.model).frame,
-            list_accuracy_columns(data.params, spec.benchmark)[0].metric,
-            data.root,
-            spec.sweep,
+            name=name,
+            runs=data.select_runs(spec.benchmark, spec.algorithms, seeds, spec.model),
+            start=start,
+            untrained=data.select_runs(spec.benchmark, [start], seeds, spec.model).frame,
+            metric=list_accuracy_columns(data.params, spec.benchmark)[0].metric,
+            root=data.root,
+            sweep=spec.sweep,
         )
         for name, spec in data.params.studies.compared.items()
     ]

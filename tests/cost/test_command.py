@@ -40,7 +40,7 @@ def test_plan_for_a_gpu_prints_its_assumptions(config, capsys):
     options = ["--gpu", "a6000", "--gpus", "4", "--completion-length", "0.5", "--signal", "0.3"]
     assert run(["plan", *config, *options, "--prompt-length", "77"]) == 0
     text = capsys.readouterr().out
-    assert "completions of 40 tokens (limit 80; spread 1.00) after prompts of 77" in text
+    assert "completions of 40 tokens (limit 80; --length-spread 1.00) after prompts of 77" in text
     assert "30% of groups with a signal, 65% with a reward" in text
     assert "published 768 GB/s" in text
     assert "on 4 GPU(s)" in text

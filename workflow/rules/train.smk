@@ -1,5 +1,6 @@
 # Training: a run is one benchmark, model, algorithm and seed. Its model is in model/, in the folder
-# of the declared outputs.
+# of the declared outputs. The head of the Snakefile says why large files are not declared, and what
+# RAPID_WORKFLOW is for.
 
 # On several nodes a job starts its processes with srun, which Snakemake's SLURM plugin calls an MPI
 # job.

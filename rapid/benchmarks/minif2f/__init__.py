@@ -51,7 +51,7 @@ class MiniF2F(Benchmark):
             return
         for problem in problems:
             grader.prepare(problem)
-        drawn = [draw(Random(f"rehearsal {n}"), "rehearsal") for n in range(WARM_UP_THEOREMS)]
+        drawn = [draw(Random(f"rehearsal {n}"), id="rehearsal") for n in range(WARM_UP_THEOREMS)]
         grader.warm_up(
             [
                 (problem, text)

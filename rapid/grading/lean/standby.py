@@ -19,7 +19,7 @@ from rapid.grading.standby import Standby
 HEADER = ""
 
 STANDBY = Standby(
-    lambda role: LeanProcess(_find_backend(), HEADER, role, waits_for_renew=True), [*ANSWERS]
+    lambda role: LeanProcess(_find_backend(), HEADER, role, waits_for_renew=True), roles=[*ANSWERS]
 )
 
 

@@ -64,8 +64,8 @@ def is_same(gold: Formula, answer: Formula, question: str) -> bool:
     # A question for interval notation allows x \in (1, 2), but not 1 < x < 2.
     if "interval notation" in question and kind(answer) == "chain" and answer.children[1] != "\\in":
         return False
-    # If both are inequalities, they must use the same names. Otherwise the names in the answer's
-    # inequalities must occur in the question.
+    # If both are inequalities, they must use the same names. Otherwise the answer's inequalities
+    # may have only one name, one of the question (`uses_name_of_question` has an exception).
     if kind(gold) == kind(answer) == "chain" and "=" not in (
         *gold.children[1::2],
         *answer.children[1::2],
@@ -175,7 +175,8 @@ def is_same_collection(gold: Formula, answer: Formula, question: str) -> bool:
     """
     kinds = {kind(gold), kind(answer)}
     gold_elements, answer_elements = operands(gold), operands(answer)
-    if not kinds <= COLLECTION_KINDS:  # {5} is the same as 5
+    # {5} is the same as 5, but the set that contains the empty set is not the empty set.
+    if not kinds <= COLLECTION_KINDS:
         gold_parts, answer_parts = (gold_elements or [gold]), (answer_elements or [answer])
         are_single = (
             "set" in kinds
