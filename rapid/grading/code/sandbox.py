@@ -61,7 +61,6 @@ _RUNNER = Path(__file__).resolve().with_name("runner")
 # The Python installation itself, not a virtual environment.
 _PYTHON, _PREFIX = os.path.realpath(sys._base_executable), sys.base_prefix
 
-
 # The trial job that tests a layer before it is used. It must be able to import from Python's
 # library, and unable to read files outside of it.
 _TRIAL = """
