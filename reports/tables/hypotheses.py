@@ -154,6 +154,6 @@ def count_tests(params: Params) -> int:
 
 
 def is_generated(data: ReportData, benchmark: str) -> bool:
-    """Return whether problems are generated, and prepared; only then they have clusters."""
+    """Return whether problems are generated, and prepared; only then do they have clusters."""
     source = data.problems[benchmark]
     return source.kind == "made" and source.prepared is not None
