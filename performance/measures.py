@@ -2,6 +2,9 @@
 
 Each yields the rows of an experiment. A row has labels (settings), and figures that summary.py
 computes from samples. A sample is what was measured in one repetition.
+
+All take the same arguments, also those that they do not use: the experiment, its subject (a
+workload, the name of a benchmark, or a folder of tests), and the number of repetitions.
 """
 
 import os

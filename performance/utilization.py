@@ -17,7 +17,7 @@ def count_flops(trainer) -> float:
     The count does not depend on the trainer: it includes FLOPs that a trainer skips, and excludes
     FLOPs that it repeats.
     """
-    reward = trainer.reward_funcs[0]
+    reward = trainer.reward_funcs[0]  # a `RecordingReward`
     shape = parse_shape(trainer.model.config.to_dict(), "the model's config")
     prompts = map(len, trainer.processing_class(reward.prompts)["input_ids"])
     lengths = zip(prompts, reward.lengths, strict=True)

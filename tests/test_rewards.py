@@ -209,7 +209,11 @@ BAD_PROBLEMS = [
     (code_reward, {"tests": [["assert f(x=1) == 1"]]}, "with literals"),
     (code_reward, {"tests": [["import os"]]}, "with literals"),
     (code_reward, {"tests": [["assert f(1) =="]]}, "invalid syntax"),
-    (code_reward, {"tests": [["assert f(1) == 1", "assert g(1) == 1"]]}, "call f, g"),
+    (
+        code_reward,
+        {"tests": [["assert f(1) == 1", "assert g(1) == 1"]]},
+        r"'assert f(1) == 1\nassert g(1) == 1' must all call the same function, but call f, g",
+    ),
     (code_reward, {"tests": [[]]}, "call no function"),
     (
         code_reward,

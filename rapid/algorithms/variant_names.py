@@ -169,6 +169,7 @@ def _build_changes_class(algorithm: Algorithm) -> type[Changes]:
         name: (field.rebuild_annotation() | None, None)
         for name, field in _get_variant_fields(algorithm).items()
     }
+    # Where an algorithm's own parameter has the name of a field of `Changes`, the field stays.
     definitions |= {name: (field.annotation, field) for name, field in Changes.model_fields.items()}
     return create_model("Changes", __base__=Changes, **definitions)
 

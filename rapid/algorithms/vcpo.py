@@ -58,7 +58,7 @@ def vcpo_loss(
 
 class Vcpo(GroupRelative):
     name = "vcpo"
-    label = "VCPO step"
+    label = "VCPO step"  # without VCPO's baseline
     plot_style = PlotStyle("#F00030", "X", (0, (5, 1, 1, 1)))
     parameters = VcpoParameters
     loss_function = staticmethod(vcpo_loss)

@@ -111,7 +111,9 @@ class StepMetrics(Record):
         ),
     ] = Field(None, description="share of importance weights that are clipped")
     weight: Annotated[float | None, Metric("micro-batches", unit="", label="Weight")] = Field(
-        None, description="mean importance weight before clipping, or mean factor that replaces it"
+        None,
+        description="mean importance weight before clipping (TOPR and VESPO: mean factor in its "
+        "place)",
     )
     kl: Annotated[float | None, Metric("micro-batches", unit="nats per token", label="KL")] = Field(
         None, description="KL divergence from the reference policy"

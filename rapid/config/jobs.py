@@ -44,7 +44,8 @@ from rapid.freshness import Job
 from rapid.settings import describe_invalid
 
 DEFAULT_FILE = "params.yaml"
-# The function that lists the runs of each report.
+# The function that lists the runs of each report. `EXPERIMENT_REPORT` has the metrics that DVC
+# compares.
 LIST_RUNS = {
     REPORT: specs.list_table_runs,
     EXPERIMENT_REPORT: specs.list_dvc_runs,

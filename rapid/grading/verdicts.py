@@ -91,4 +91,5 @@ def build_verdict(reason: str) -> Verdict:
 def report_ungraded(reasons: dict[str, int]) -> None:
     """Print how many completions were not graded because the grader died, if there are any."""
     if count := reasons.get(INFRASTRUCTURE):
-        print(f"{count} of {sum(reasons.values())} not graded: the grader died", file=sys.stderr)
+        total = sum(reasons.values())
+        print(f"{count} of {total} completions were not graded: the grader died", file=sys.stderr)

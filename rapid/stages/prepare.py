@@ -86,9 +86,10 @@ def _generate_problems(
     counts |= {"pretrain": spec.demonstrations}
     names = {}
     if spec.reserved:
-        # Draw the other experiment's test problems first, which keeps them out of all other parts,
-        # and this experiment's test problems last. Then the training problems and the lessons are
-        # the same as in the other experiment, and so is the base model.
+        # `reserved` counts another experiment's test problems. Draw them first, which keeps them
+        # out of all other parts, and this experiment's test problems last. Then the training
+        # problems and the lessons are the same as in the other experiment, and so is the base
+        # model.
         counts |= {"test": spec.reserved, "validation": spec.test}
         names = {"test": "reserved", "validation": "test"}
     exercises = draw_exercises(benchmark, spec.data_seed, counts)

@@ -76,6 +76,7 @@ def depends_on_padding(model) -> bool:
     They do if an adapter adds virtual tokens, because PEFT places these before the padding and
     ignores `position_ids`.
     """
+    # LLaMA-Adapter (ADAPTION_PROMPT) is not one of PEFT's kinds of prompt learning.
     return (
         has_virtual_tokens(model) or _get_adapter_setting(model, "peft_type") == "ADAPTION_PROMPT"
     )

@@ -34,7 +34,7 @@ class StepRecorder(TrainerCallback, ExportableState):
     def __init__(self):
         self.steps: list[StepRecord] = []
         self.began = 0.0  # on the clock of time.perf_counter
-        self.usage = Usage(0, 0, 0)
+        self.usage = Usage(cpu=0, waited=0, stolen=0)
         self.clock: PhaseClock | None = None
         self._phase_seconds: dict[str, float] = {}  # the clock's `seconds` at the last logged step
         self._paused = 0.0  # seconds of all pauses, minus the run's seconds before a resume

@@ -185,7 +185,7 @@ def _pad_logps(logps: list[Tensor], batch: Batch) -> Tensor | None:
     rows, width = batch["completion_ids"].shape
     if len(logps) != rows:
         return None
-    padded = pad_sequence(logps, True, padding_value=torch.nan)[:, :width]
+    padded = pad_sequence(logps, batch_first=True, padding_value=torch.nan)[:, :width]
     return pad(padded, (0, width - padded.size(1)), value=torch.nan)
 
 

@@ -86,7 +86,9 @@ def _draw_comparison(outcomes: FieldOutcomes, width: float):
     names = rank_algorithms(outcomes)
     canvas, ((left, right),) = style.create_canvas(width, 0.9, columns=2, sharey=True)
     lines = style.name_rows(left, [labels.algorithm(name) for name in names])
-    style.make_room_for_lines(canvas, len(names) * (0.9 + lines / 2))  # most names need one line
+    # A row gets room for 1.4 lines, and for half of each further line of the longest name, because
+    # most names need one line.
+    style.make_room_for_lines(canvas, len(names) * (0.9 + lines / 2))
     for row, name in enumerate(names):
         color = style.RED if RAPID.matches_name(name) else style.BLUE
         if name == PG.name:

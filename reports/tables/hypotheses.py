@@ -58,7 +58,7 @@ class HypothesisTest:
 
     @property
     def tests(self) -> Tests:
-        """The test of the contrast against its limit; no test if the estimate has no interval."""
+        """The test, with p and verdict, in a list; [] if the estimate has no interval."""
         if self.estimate is None or self.estimate.p_at is None:
             return []
         return [build_test(self.estimate, self.hypothesis.above, self.hypothesis.below)]
@@ -140,12 +140,12 @@ def judge_hypotheses(data: ReportData, studies: Sequence[StudyRuns]) -> list[Hyp
                 estimate = pairs.estimate_contrast(terms, hypothesis.metric, clusters)
             undecided.append(HypothesisTest(hypothesis, study, estimate))
     alpha = (1 - CONFIDENCE_LEVEL) / count_tests(data.params)
-    tests = decide_claims(undecided)
-    for position, test in enumerate(tests):
+    decided = decide_claims(undecided)
+    for position, test in enumerate(decided):
         if test.tests and test.estimate.error:
             distance = compute_detectable_difference(test.estimate, alpha)
-            tests[position] = replace(test, detectable_distance=distance)
-    return tests
+            decided[position] = replace(test, detectable_distance=distance)
+    return decided
 
 
 def count_tests(params: Params) -> int:
@@ -154,6 +154,6 @@ def count_tests(params: Params) -> int:
 
 
 def is_generated(data: ReportData, benchmark: str) -> bool:
-    """Return whether a benchmark's problems are generated; only generated ones have clusters."""
+    """Return whether problems are generated, and prepared; only then do they have clusters."""
     source = data.problems[benchmark]
     return source.kind == "made" and source.prepared is not None

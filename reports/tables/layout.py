@@ -70,7 +70,11 @@ def build_table(
         stub=description["stub"],
         groups=[Group(title, list(columns)) for title, columns in groups.items()],
         rows=[
-            Row(label, [[column[row] for column in group] for group in cells], is_first and row > 0)
+            Row(
+                label,
+                [[column[row] for column in group] for group in cells],
+                starts_section=is_first and row > 0,
+            )
             for row, (label, _, is_first) in enumerate(lines)
         ],
         notes=render_notes(description["notes"], facts),

@@ -1,6 +1,6 @@
 """Tables of two runs of the whole arena: the verdicts of both pooled, and of other analyses.
 
-`reports.analyses` describes the analyses.
+`reports.analyses` describes the analyses, and the fields of the arena.
 """
 
 from collections import Counter
@@ -85,6 +85,7 @@ def build_tables(fields: list[FieldAnalyses]) -> list[Table]:
 
 
 def _build_verdict_cell(claim: JudgedClaim) -> Cell:
+    """Return a cell with the verdict, whether the claim is underpowered, and p."""
     if claim.verdict == UNTESTED:
         return Cell(MISSING)
     return Cell(f"{claim.decision} ({formats.p_value(claim.p)})")

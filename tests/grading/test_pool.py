@@ -228,4 +228,4 @@ def test_rapid_grade_counts_ungraded_completions_and_fails_if_they_are_too_many(
     assert run(make_dying_command(1)) == 0
     printed = capsys.readouterr()
     assert json.loads(printed.out) == {"id": "1", "reward": None, "reason": "infrastructure"}
-    assert "1 of 1 not graded" in printed.err
+    assert "1 of 1 completions were not graded" in printed.err

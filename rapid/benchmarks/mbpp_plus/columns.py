@@ -54,11 +54,13 @@ def parse_asserts(source: str) -> AssertedFunction:
     try:
         tests = [_parse_assert(statement) for statement in ast.parse(source.strip()).body]
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise BadProblem(f"{name}: {error}") from None
+        raise BadProblem(f"the tests {source[:100]!r}: {error}") from None
     functions = {function for function, *_ in tests}
     if len(functions) != 1:
         called = ", ".join(sorted(functions)) or "no function"
-        raise BadProblem(f"{name}: its tests must all call the same function, but call {called}")
+        raise BadProblem(
+            f"the tests {source[:100]!r} must all call the same function, but call {called}"
+        )
     (function,) = functions
     # The reference solution returns the expected outputs, one per call.
     outputs = ", ".join(output for *_, output in reversed(tests))
@@ -110,7 +112,7 @@ def parse_release_row(**fields: Any) -> CodeProblem:
     Raises:
         BadProblem: a field has an unexpected type.
     """
-    try:
+    try:  # as JSON text, because the keys of a cache must be hashable
         return _parse_release_row(json.dumps(fields, default=lambda array: array.tolist()))
     except (AttributeError, TypeError) as error:
         raise BadProblem(f"{fields['task_id']}: {error}") from None

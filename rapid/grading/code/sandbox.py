@@ -61,7 +61,6 @@ _RUNNER = Path(__file__).resolve().with_name("runner")
 # The Python installation itself, not a virtual environment.
 _PYTHON, _PREFIX = os.path.realpath(sys._base_executable), sys.base_prefix
 
-
 # The trial job that tests a layer before it is used. It must be able to import from Python's
 # library, and unable to read files outside of it.
 _TRIAL = """
@@ -290,11 +289,13 @@ class Sandbox:
         self._run(job, seconds, lambda line: lines.append(line) or False, line_limit, guarded=False)
         answer = json.loads(lines[0]) if lines else {}
         if "output" not in answer:
+            reason = answer.get("reason", "no answer")
             raise SandboxError(
-                f"a trial job answered {answer}; can user {self._hello['user']} read {_PREFIX}?"
+                f"a test program did not run ({reason}): check that user {self._hello['user']} can "
+                f"read {_PREFIX}"
             )
         if answer["output"] and layer != UNSAFE_LAYER:
-            raise SandboxError(f"a trial job could read {', '.join(answer['output'])}")
+            raise SandboxError(f"a test program could read {', '.join(answer['output'])}")
 
     def _stop(self) -> None:
         if self._runner is not None:

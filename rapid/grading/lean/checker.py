@@ -25,6 +25,7 @@ from rapid.grading.lean.process import (
 from rapid.grading.lean.standby import borrow
 from rapid.grading.verdicts import Verdict
 
+ROLES = tuple(ANSWERS)  # author, judge
 # What the processes do, in messages, by role.
 TASKS = {"author": "reads proofs (the author)", "judge": "checks proofs (the judge)"}
 
@@ -84,14 +85,14 @@ class LeanChecker:
             GraderDied: Lean is killed from outside again and again.
         """
         with self._lock:
-            return max(self._get_ready_process(role).seconds for role in ANSWERS)
+            return max(self._get_ready_process(role).seconds for role in ROLES)
 
     @property
     def answered(self) -> int:
-        """Return how many proofs the processes have dealt with for earlier jobs.
+        """Return how many proofs the borrowed processes had dealt with for earlier jobs.
 
         The author counts the proofs that it elaborated, and the judge those that it passed. The
-        smaller number is returned.
+        smaller number is returned; it is 0 if a process is new.
         """
         return min(process.answered for process in self._processes.values())
 
@@ -142,7 +143,7 @@ class LeanChecker:
         If another thread checks a proof, GraderDied is raised there.
         """
         self._is_stopping = True
-        self._end_own_processes()
+        self._end_own_processes()  # without the lock: another thread holds it during a check
         with self._lock:
             self._is_stopping = False
             self._end_own_processes()
@@ -156,7 +157,7 @@ class LeanChecker:
     def _check(self, name: str, statement: str, proof: str, timeout: float) -> str:
         goal = {"name": name, "statement": statement}
         self._elaborate_statement(goal)
-        for role in ANSWERS:
+        for role in ROLES:
             self._get_ready_process(role)
         deadline = time.monotonic() + timeout
         # First, the author elaborates the proof without checks by its own kernel, to save time: the
@@ -261,7 +262,7 @@ class LeanChecker:
         if self._is_stopping:
             raise GraderDied(f"{self.backend} was stopped")
         self.backend = self.backend or ensure_lean()
-        for role in ANSWERS:
+        for role in ROLES:
             if role not in self._processes:
                 process = borrow(role, self.backend, self.header)
                 self._processes[role] = process or LeanProcess(

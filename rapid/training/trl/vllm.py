@@ -109,7 +109,8 @@ def report_ended_completions(
             nothing.
 
     Yields:
-        An empty list, since TRL returns vLLM's log-probabilities together with the completions.
+        The list of recorded log-probabilities, as `use_decoder` does. It stays empty, because TRL
+        returns vLLM's log-probabilities together with the completions.
     """
     if on_end is None or generation.mode != "colocate" or generation.tensor_parallel_size > 1:
         yield []

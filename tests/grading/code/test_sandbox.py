@@ -291,6 +291,13 @@ def test_a_layer_that_lets_files_be_read_is_refused(layer, monkeypatch):
         pass
 
 
+def test_a_layer_in_which_a_test_program_does_not_run_is_refused(layer, monkeypatch):
+    monkeypatch.setattr(sandbox_module, "_TRIAL", "import missing")
+    message = r"a test program did not run \(crashed\): check that user \d+ can read /"
+    with pytest.raises(SandboxError, match=message), Sandbox(layer=layer):
+        pass
+
+
 def test_only_the_runner_and_importable_packages_are_visible(layer, tmp_path, monkeypatch):
     """In this test the project is installed in a folder of Python's own library."""
     with Sandbox(layer=layer, guarded=False) as usual_sandbox:
