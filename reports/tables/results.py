@@ -49,7 +49,10 @@ def build_families_table(data: ReportData) -> Table | None:
         "families",
         data,
         data.label_rows(families.algorithms),
-        [Block(model, families.benchmark, model, shown_columns) for model in families.models],
+        [
+            Block(title=model, benchmark=families.benchmark, model=model, columns=shown_columns)
+            for model in families.models
+        ],
         families.seeds,
         benchmarks=[families.benchmark],
     )
@@ -97,9 +100,12 @@ def build_correlations_table(data: ReportData) -> Table | None:
         data,
         sections,
         single_group(cells),
-        ratios=data.params.tables.staleness.H,
+        h_values=data.params.tables.staleness.H,
         seeds=data.params.tables.main.seeds,
-        column_notes=render_column_notes([columns.UNRANKED_TIME, columns.STALENESS], all_runs, []),
+        # Without notes on the ranking of algorithms by time, as the table has none.
+        column_notes=render_column_notes(
+            [columns.UNRANKED_TIME, columns.STALENESS], all_runs, algorithms=[]
+        ),
         **collect_run_facts(all_runs),
     )
 
@@ -112,7 +118,7 @@ def build_memory_table(data: ReportData) -> Table:
         {name: labels.algorithm(name) for name in data.algorithms},
         build_blocks(data, lambda name: [columns.MEMORY]),
         data.params.tables.main.seeds,
-        flat=True,
+        flat=True,  # the benchmark is the title of its only column
     )
 
 

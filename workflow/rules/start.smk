@@ -1,5 +1,5 @@
 # Steps before the first job: check the machine, and start the fork server, from which jobs fork
-# (rapid/processes/fork_server.py).
+# (rapid/processes/fork_server.py). common.smk defines PARAMS, the parameters, and PLAN, all jobs.
 
 import subprocess
 
