@@ -5,15 +5,15 @@ project are followed, including imports in functions. Imports are read from the 
 run.
 
 1. A change of prose makes no job stale. A Python file is hashed as its syntax tree, without
-   docstrings, descriptions of fields and labels of metrics; a prompt's template without its
-   comments; any other file as its bytes. The label and the plot style of an algorithm or a
-   benchmark are hashed for reports only.
+   docstrings and descriptions of fields; a prompt's template without its comments; any other file
+   as its bytes. Labels, units and directions (`better`) of metrics, and the label and the plot
+   style of an algorithm or a benchmark are hashed for reports only.
 2. The imports of a registry (`REGISTRIES`) are not followed, because it imports all algorithms or
    benchmarks (plug-ins). A plug-in is hashed if it is a root, or if another plug-in in its folder
    imports it, as naive_grpo.py imports grpo.py.
 3. Imports do not reach all files of graders, which start processes by path, and of benchmarks,
    which have templates. So if one file in the folder of a grader or a benchmark is reached, all
-   files of the folder are hashed.
+   files of the folder are hashed. So are all sources in reports/, which has templates too.
 4. Code that decides no result is excluded (`EXCLUDED`): configuration, whose values are in the
    spec; leases of cores, processes, error messages, the console and the command line; estimates of
    cost; reporting services and what a run prints; and the reading, writing and hashing of
@@ -61,12 +61,8 @@ EXCLUDED = (
 WHOLE_FOLDER = re.compile(r"reports/|rapid/(benchmarks|grading)/[^/]+/")
 PLUG_IN_FOLDERS = ("rapid/algorithms/", "rapid/benchmarks/")
 REPORT_ATTRIBUTES = ("label", "plot_style")  # of a plug-in's class; only reports use them
-PROSE_KEYWORDS = (
-    "description",
-    "label",
-    "unit",
-    "better",
-)  # keyword arguments of Field(...) and Metric(...) that are prose
+REPORT_KEYWORDS = ("label", "unit", "better")  # of Metric(...); only reports use them
+PROSE_KEYWORDS = ("description",)  # of Field(...)
 REPORT_SUFFIXES = (".py", ".j2", ".css", ".yaml")  # of sources in reports/, which has outputs too
 
 
@@ -101,7 +97,7 @@ def hash_dependencies(
         roots: names of modules, and paths of other files. Roots are never excluded.
         excluded: prefixes of paths to leave out, in addition to `EXCLUDED`.
         follow: prefixes of the paths whose imports are followed.
-        with_report_attributes: include the attributes of plug-ins that only reports use.
+        with_report_attributes: include what only reports use of plug-ins and metrics.
     """
     plug_ins = {  # the files that each registry imports
         registry: set(_load_file(registry, with_report_attributes)[1]) for registry in REGISTRIES
@@ -180,7 +176,7 @@ def _parse_source(
         imports = _list_imports(tree, ".".join(Path(file).parent.parts))
         if not with_report_attributes and file.startswith(PLUG_IN_FOLDERS):
             _remove_report_attributes(tree)
-        content = _dump_without_prose(tree).encode()
+        content = _dump_without_prose(tree, with_report_attributes).encode()
     elif file.endswith(".txt.j2"):
         content = _strip_comments(content.decode()).encode()
     return hashlib.sha256(content).hexdigest(), imports
@@ -216,8 +212,9 @@ def _remove_report_attributes(tree: ast.Module) -> None:
             ]
 
 
-def _dump_without_prose(tree: ast.Module) -> str:
+def _dump_without_prose(tree: ast.Module, with_report_attributes: bool = False) -> str:
     """Return a syntax tree as text, without docstrings and the prose of fields and metrics."""
+    removed_keywords = PROSE_KEYWORDS + (() if with_report_attributes else REPORT_KEYWORDS)
     for node in ast.walk(tree):
         match node:
             case (
@@ -229,7 +226,7 @@ def _dump_without_prose(tree: ast.Module) -> str:
                 node.body = rest
             case ast.Call(func=ast.Name("Field" | "Metric"), keywords=keywords):
                 node.keywords = [
-                    keyword for keyword in keywords if keyword.arg not in PROSE_KEYWORDS
+                    keyword for keyword in keywords if keyword.arg not in removed_keywords
                 ]
             case ast.JoinedStr(values=parts):  # Python 3.12 adds empty parts
                 node.values = [part for part in parts if getattr(part, "value", None) != ""]

@@ -147,6 +147,8 @@ EDITS = [
         REPORTS,
     ),
     (("rapid/benchmarks/math/__init__.py", 'label = "MATH"', 'label = "Math"'), (), (), REPORTS),
+    (("rapid/artifacts/metrics.py", 'label="Stale"', 'label="Age"'), (), (), REPORTS),
+    (("rapid/artifacts/metrics.py", 'better="higher"', 'better="lower"'), (), (), REPORTS),
 ]
 
 
