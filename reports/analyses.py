@@ -146,8 +146,8 @@ def read_field_analyses(data: ReportData, record_file: Path) -> list[FieldAnalys
         if recorded != expected:
             name, run, target = min(recorded ^ expected)
             raise BadFile(
-                f"{record_file}: {benchmark}: the record of the earlier arena and this arena differ: "
-                f"only one of them has {name} as {run} with the target accuracy {target}"
+                f"{record_file}: {benchmark}: the record of the earlier arena and this arena "
+                f"differ: only one of them has {name} as {run} with the target accuracy {target}"
             )
         arguments = (benchmark, field, data)  # of every `FieldOutcomes`
         clustered = ClusteredOutcomes(*arguments, latest, regenerate_skeletons(data, benchmark))

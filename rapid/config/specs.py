@@ -37,8 +37,7 @@ from rapid.config.params_schema import (
 )
 from rapid.grading.permissions import NO_PERMISSIONS, GradingPermissions
 
-# Files of a model's folder that are read; none of them is executed.
-MODEL_FILES = ("*.json", "*.safetensors", "*.model", "*.txt", "*.jinja")
+MODEL_FILES = ("*.json", "*.safetensors", "*.model", "*.txt", "*.jinja")  # read, never executed
 
 
 class PrepareSpec(Spec):
@@ -336,7 +335,7 @@ def build_train_spec(params: Params, run: Run) -> TrainSpec:
     objective = algorithm.get_loss_parameters(params)
     if objective:
         objective = objective.model_copy(update=changes.subset(type(objective).model_fields))
-    # The second part is `start` and `start_seed`, which for SFT differ from those in params.yaml.
+    # `start` and `start_seed` differ from params.yaml for the algorithm that others start from.
     updates = changes.subset(Training.model_fields) | params.get_start_settings(run.algorithm)
     training = params.training.model_copy(update=updates)
     sizes = params.benchmarks[run.benchmark]
@@ -395,6 +394,7 @@ def _use_one_process(compute: Compute) -> Compute:
 
 
 def _select_limits(params: Params, benchmark: BenchmarkName) -> dict:
+    """Return the limits of completions and of grading, and the permissions of the grader."""
     limits = params.benchmarks[benchmark].model_dump(include={"max_completion_length", "timeout"})
     grading = params.grading.model_dump(include=BENCHMARKS[benchmark].unsafe_settings)
     return {**limits, "grading": GradingPermissions(**grading)}

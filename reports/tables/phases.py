@@ -36,6 +36,7 @@ def build_phases_table(outcomes: FieldOutcomes, number: int) -> Table:
         f"{phase.capitalize()} %": partial(_build_share_cell, outcomes, f"runtime.{phase}")
         for phase in (*PHASES, "other")
     }
+    # None: with the share that sampling has in these runs.
     columns[f"Time / {labels.algorithm(PG.name)}'s"] = partial(_build_ratio_cell, outcomes, None)
     for share in SHARES:
         title = f"if sampling takes {formats.percent(share).replace('.0', '')}"

@@ -82,6 +82,7 @@ def build_correlations_table(data: ReportData) -> Table | None:
     if not data.params.tables.staleness.H:
         return None
     all_runs = pd.concat(data.h_sweeps.values())
+    # The first row of a benchmark is labelled with it. The subject of a row is (runs, column).
     sections = [
         [
             (data.label_benchmark(name) * (position == 0), (runs, column))

@@ -22,7 +22,7 @@ def check_requirements():
         checks = machine_checks.check_reporter(PARAMS)
     else:
         checks = machine_checks.run_checks(PARAMS, is_local)
-    if machine_checks.print_checks(checks):
+    if machine_checks.print_checks(checks):  # returns the checks that found something missing
         raise WorkflowError("Requirements are MISSING, see above. RAPID_PREFLIGHT=off skips this check.")
 
 
