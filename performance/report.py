@@ -67,7 +67,10 @@ def _is_quick(documents: dict[str, dict]) -> bool:
 
 
 def render_section(part: str, rows: list[dict]) -> str:
-    """Return a part's title, text and tables in Markdown."""
+    """Return a part's title, text and tables in Markdown.
+
+    A part has one table, or one for each setting that it varies (`varied` in parts.yaml).
+    """
     declaration, tables = PARTS[part], []
     for varied, group in groupby(rows, key=lambda row: row.get("varied")):
         columns = declaration["tables"][varied] if varied else declaration["columns"]
@@ -82,7 +85,7 @@ def _format_values(row: dict) -> dict:
     values = {
         name: Quartiles(value) if isinstance(value, list) else value for name, value in row.items()
     }
-    if "solve_rate" in row:
+    if "solve_rate" in row:  # None stands for the real grader
         values["solve_rate"] = (
             f"real grader ({row['rewarded_share']:.0%})"
             if row["solve_rate"] is None

@@ -76,6 +76,7 @@ class EarlierOutcomes(FieldOutcomes):
     @cached_property
     def outcomes(self) -> dict[str, Outcome]:
         rows = dict(iter(self.rows.groupby("algorithm")))
+        # With scale 1, seconds stay those of the machine of the earlier run.
         return {
             name: read_recorded_outcome(rows[name].set_index("seed"), scale=1.0)
             for name in self.field.rates
@@ -143,9 +144,10 @@ def read_field_analyses(data: ReportData, record_file: Path) -> list[FieldAnalys
         expected = {(name, field.run_name(name), target_accuracy) for name in field.rates}
         recorded = set(zip(rows.algorithm, rows.run, rows.reach, strict=True))
         if recorded != expected:
+            name, run, target = min(recorded ^ expected)
             raise BadFile(
-                f"{record_file}: {benchmark}: the algorithm, run and target accuracy "
-                f"{min(recorded ^ expected)} are not in both runs"
+                f"{record_file}: {benchmark}: the record of the earlier arena and this arena "
+                f"differ: only one of them has {name} as {run} with the target accuracy {target}"
             )
         arguments = (benchmark, field, data)  # of every `FieldOutcomes`
         clustered = ClusteredOutcomes(*arguments, latest, regenerate_skeletons(data, benchmark))
@@ -154,6 +156,7 @@ def read_field_analyses(data: ReportData, record_file: Path) -> list[FieldAnalys
             PooledOutcomes(*arguments, clustered, earlier, problems_vary)
             for problems_vary in (True, False)
         )
+        # The target accuracy by the rule of `compute_target`, in place of the parameter `reach`.
         other_field = field.model_copy(update={"reach": latest.test_target.computed})
         other_target = FieldOutcomes(benchmark, other_field, data)
         analyses.append(FieldAnalyses(latest, pooled, over_seeds, clustered, earlier, other_target))

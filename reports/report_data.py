@@ -107,9 +107,9 @@ class ReportData:
     @cached_property
     def runs_by_benchmark(self) -> dict[str, BenchmarkRuns]:
         """The main model's runs on each benchmark."""
-        spec, names = self.params.tables.main, list(self.label_rows(self.algorithms))
+        seeds, names = self.params.tables.main.seeds, list(self.label_rows(self.algorithms))
         return {
-            benchmark: self.select_runs(benchmark, names, spec.seeds)
+            benchmark: self.select_runs(benchmark, names, seeds)
             for benchmark in self.params.benchmarks
         }
 
@@ -125,12 +125,11 @@ class ReportData:
     @cached_property
     def family_runs(self) -> list[BenchmarkRuns]:
         """The runs of each model of Table 2 on its benchmark."""
-        spec = self.params.tables.families
+        families = self.params.tables.families
+        names = list(self.label_rows(families.algorithms))
         return [
-            self.select_runs(
-                spec.benchmark, list(self.label_rows(spec.algorithms)), spec.seeds, model
-            )
-            for model in spec.models
+            self.select_runs(families.benchmark, names, families.seeds, model)
+            for model in families.models
         ]
 
     def select_runs(
@@ -173,5 +172,8 @@ class ReportData:
 
     @property
     def job_locators(self) -> list[Callable[[str], str]]:
-        """For each source of results, a function from a job's name to the job's folder."""
+        """For each source of results, a function from a job's name to the job's folder.
+
+        Here the only source is `root`. `reports.imported` reads several folders.
+        """
         return [build_plan(self.params, self.root).get_folder]

@@ -79,4 +79,5 @@ class M2po(GroupRelative):
     scale_rewards = "group"
 
     def depends_on_group_weights(self, settings: Any) -> bool:
+        """Return True: the ratios of the whole group decide which tokens are left out."""
         return True

@@ -34,4 +34,5 @@ class Rloo(Pg):
     loss_function = staticmethod(rloo_loss)
 
     def advantages(self, settings: Any, rewards: Tensor, group_size: int) -> Tensor:
+        """Return A_n of `rloo_loss`, for the logged table of completions."""
         return rewards - group_mean_of_others(rewards, group_size)

@@ -60,6 +60,7 @@ class Sft(Algorithm):
     is_supervised = True
 
     def find_config_error(self, params: Any, group_size: int) -> tuple[str, Any, str] | None:
+        """Return an error if `sft.batch` cannot be divided among processes; see `Algorithm`."""
         batch, processes = params.sft.batch, params.compute.processes
         if batch % processes:
             reason = f"must be a multiple of {processes}, which is compute.processes"

@@ -179,6 +179,7 @@ def had_no_signal(run: Path) -> bool:
         BadFile: steps.jsonl is damaged.
     """
     steps = read_jsonl(run / "steps.jsonl", StepRecord)
+    # By step, the share of groups whose rewards differ.
     signals = [step.signal for step in steps if step.signal is not None]
     return bool(signals) and not any(signals)
 

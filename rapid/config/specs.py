@@ -37,8 +37,7 @@ from rapid.config.params_schema import (
 )
 from rapid.grading.permissions import NO_PERMISSIONS, GradingPermissions
 
-# Files of a model's folder that are read; none of them is executed.
-MODEL_FILES = ("*.json", "*.safetensors", "*.model", "*.txt", "*.jinja")
+MODEL_FILES = ("*.json", "*.safetensors", "*.model", "*.txt", "*.jinja")  # read, never executed
 
 
 class PrepareSpec(Spec):
@@ -191,7 +190,7 @@ class ReportSpec(Spec):
 
 
 def list_table_runs(params: Params) -> list[Run]:
-    """List the training runs of the tables; without a `name` also those that DVC compares."""
+    """List the tables' training runs, and `list_dvc_runs` if the experiment has no name."""
     main, families = params.tables.main, params.tables.families
     names = [*main.algorithms, *map(RAPID.format_name, params.tables.staleness.H)]
     entries = [(benchmark, names, main.seeds) for benchmark in params.benchmarks]
@@ -203,7 +202,7 @@ def list_table_runs(params: Params) -> list[Run]:
 
 
 def list_dvc_runs(params: Params) -> list[Run]:
-    """List the runs that `dvc exp show` compares, one for each seed."""
+    """List the runs that `dvc exp show` compares, one a seed, without the runs they start from."""
     main, name = params.tables.main, params.dvc_algorithm
     entries = [(params.experiment.benchmark, [name], main.seeds)]
     return [run for run in _build_runs(params, main.model, entries) if run.algorithm == name]
@@ -245,12 +244,11 @@ def add_base_runs(trained: list[Run]) -> list[Run]:
 
 
 def build_prepare_spec(params: Params, benchmark: str) -> PrepareSpec:
-    sizes = params.benchmarks[benchmark]
     return PrepareSpec(
         benchmark=benchmark,
         data_seed=params.data_seed,
         demonstrations=_count_pretraining_problems(params, benchmark),
-        **sizes.model_dump(include={"source", "train", "test", "reserved"}),
+        **params.benchmarks[benchmark].model_dump(include={"source", "train", "test", "reserved"}),
     ).with_code_digest()
 
 
@@ -304,14 +302,14 @@ def build_model_spec(params: Params, model: str) -> PretrainSpec | FetchSpec:
 
 
 def build_distill_spec(params: Params, benchmark: str) -> DistillSpec | DemonstrateSpec:
-    imitation = params.imitation
-    if imitation.demonstrations:
+    sft = params.imitation  # the section of the supervised algorithm in params.yaml
+    if sft.demonstrations:
         return DemonstrateSpec(
             benchmark=benchmark,
             data_seed=params.data_seed,
             reserved=params.benchmarks[benchmark].reserved,
-            demonstrations=imitation.demonstrations,
-            error_rate=imitation.error_rate,
+            demonstrations=sft.demonstrations,
+            error_rate=sft.error_rate,
         ).with_code_digest()
     return DistillSpec(
         benchmark=benchmark,
@@ -320,8 +318,8 @@ def build_distill_spec(params: Params, benchmark: str) -> DistillSpec | Demonstr
         compute=_use_one_process(params.compute),
         chat=_is_chat_model(params, params.teacher),
         tensor_parallel=getattr(params.models[params.teacher], "tensor_parallel", 1),
-        precision=imitation.teacher_precision,
-        **imitation.model_dump(include={"temperature", "top_p", "samples"}),
+        precision=sft.teacher_precision,
+        **sft.model_dump(include={"temperature", "top_p", "samples"}),
         **_select_limits(params, benchmark),
     ).with_code_digest()
 
@@ -337,6 +335,7 @@ def build_train_spec(params: Params, run: Run) -> TrainSpec:
     objective = algorithm.get_loss_parameters(params)
     if objective:
         objective = objective.model_copy(update=changes.subset(type(objective).model_fields))
+    # `start` and `start_seed` differ from params.yaml for the algorithm that others start from.
     updates = changes.subset(Training.model_fields) | params.get_start_settings(run.algorithm)
     training = params.training.model_copy(update=updates)
     sizes = params.benchmarks[run.benchmark]
@@ -395,6 +394,7 @@ def _use_one_process(compute: Compute) -> Compute:
 
 
 def _select_limits(params: Params, benchmark: BenchmarkName) -> dict:
+    """Return the limits of completions and of grading, and the permissions of the grader."""
     limits = params.benchmarks[benchmark].model_dump(include={"max_completion_length", "timeout"})
     grading = params.grading.model_dump(include=BENCHMARKS[benchmark].unsafe_settings)
     return {**limits, "grading": GradingPermissions(**grading)}

@@ -66,8 +66,7 @@ class GradientTrainer(SamplingTrainer):
     def count_passes(self) -> int:
         """Return how many forward and backward passes a step takes in this process.
 
-        It is assumed that no group is skipped, that all prompts and completions are equally long,
-        and that there is no `token_budget`.
+        It assumes that no group is skipped, all rows are equally long, and `token_budget` is None.
         """
         columns = "prompt_ids", "prompt_mask", "completion_ids", "completion_mask"
         # Prompts and completions of one token each, so that rows have a width of 2.
@@ -125,7 +124,7 @@ class GradientTrainer(SamplingTrainer):
         self._token_means.discard()
 
     def _is_on_policy(self, step: int) -> bool:
-        """Return whether the policy is still mu after `step` steps on an inference batch."""
+        """Return whether log pi equals log mu after `step` steps on an inference batch."""
         return step == 0 and not self.args.use_rollout_logps
 
     def _add_shared_logp(self, chunk: MicroBatches, on_policy: bool) -> None:
@@ -203,8 +202,8 @@ class GradientTrainer(SamplingTrainer):
         """
         if not (self.args.uses_trl_loss and self.model.training):
             return self.group_size
-        groups = self.args.n_step // self.num_generations
-        rows = size_shard(groups, self.num_generations, self.accelerator.num_processes)
+        groups = self.args.n_step // self.group_size
+        rows = size_shard(groups, self.group_size, self.accelerator.num_processes)
         # The largest divisor of `rows` that the limit allows.
         fits = (n for n in range(rows, 1, -1) if rows % n == 0 and limit.allows(n, width))
         return next(fits, 1)
@@ -222,10 +221,10 @@ class GradientTrainer(SamplingTrainer):
         length = self.args.max_completion_length or batch["completion_ids"].size(1)
 
         def attempt(count: int, share: float = 1.0) -> None:
-            """Run `count` completions of a share of the full length forward and backward."""
+            """Run `count` completions with a share of the full length; see `find_largest_batch`."""
             tokens = prompt[: math.ceil(share * len(prompt))]
             ids = tokens.expand(count, -1)
-            # A repeated token of the prompt: the values of tokens do not change the memory.
+            # A repeated token: values do not change the memory. At least two, as in `trim_padding`.
             completion = tokens[-1:].expand(count, max(2, math.ceil(share * length)))
             trial = {"prompt_ids": ids, "prompt_mask": torch.ones_like(ids)}
             trial |= {"completion_ids": completion, "completion_mask": torch.ones_like(completion)}
@@ -265,7 +264,7 @@ class GradientTrainer(SamplingTrainer):
         for step, mini_batch in enumerate(mini_batches):
             # If a group has no gradient in the last step on its mini-batch, it has none in earlier
             # steps on it either.
-            last_step = step + self.args.H * (self.args.reuse - 1)  # 0: only the first step uses it
+            last_step = step + self.args.H * (self.args.reuse - 1)  # 0: mini-batch of step 0 only
             functions = {"reference_logp": self._compute_reference_logp} if self.beta else {}
             if needs_log_mu and (last_step or not uses_log_pi):
                 functions["behavior_logp"] = self._compute_behavior_logp
@@ -283,6 +282,7 @@ class GradientTrainer(SamplingTrainer):
         """Add columns of log-probabilities to a mini-batch, with 0 in rows that are not run.
 
         `functions` maps the name of a column to a function that returns it, (N, T), for a chunk.
+        The column `row` of a chunk has the indices of its rows in the mini-batch.
         """
         zeros = torch.zeros_like(mini_batch["completion_ids"], dtype=self._logp_dtype)
         for name in functions:

@@ -11,8 +11,9 @@ from typing_extensions import override
 class LearningRateFactor(TrainerCallback):
     """Callback that multiplies the learning rate of the next optimizer step by `factor`.
 
-    After this step the learning rate is restored and the factor is 1 again, so that schedule, logs
-    and checkpoints have the learning rate without the factor.
+    The trainer sets it to `Algorithm.step_scale` before the step. After this step the learning rate
+    is restored and the factor is 1 again, so that schedule, logs and checkpoints have the learning
+    rate without the factor.
     """
 
     def __init__(self) -> None:

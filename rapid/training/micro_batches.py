@@ -83,6 +83,8 @@ def make_chunks(
 
     Args:
         groups: indices of the groups of the mini-batch that are run.
+        group_size: number of consecutive rows with the same prompt that form a group here. With
+            TRL's loss this may be a part of N_group (`GradientTrainer._rows_per_prompt`).
         processes, process: number of processes, and index of the one whose chunks are returned.
         min_micro_batches: lowest number of micro-batches, even if `groups` is empty.
         same_prompt_length: put only prompts of the same length into a chunk, unless it is sharded;
@@ -97,7 +99,7 @@ def make_chunks(
         The weight is the number of processes, as DDP averages gradients over processes. For a
         sharded chunk it is 1, because `local_weight` multiplies by the number of processes instead.
         """
-        chunk = select_groups(mini_batch, chunk_groups, group_size, limit.packs)
+        chunk = select_groups(mini_batch, chunk_groups, group_size, trim=limit.packs)
         rows_per_prompt = {"rows_per_prompt": torch.tensor(group_size)}
         return add_shares(chunk, mini_batch, weight) | rows_per_prompt
 

@@ -83,7 +83,11 @@ class MicroBatchSFTTrainer(SavingTrainer, MicroBatchTrainer, SFTTrainer):
         device, at_most = self.accelerator.device, self.args.per_device_train_batch_size
 
         def attempt(count: int, share: float) -> None:
-            """Run `count` copies of a share of the longest demonstration forward and backward."""
+            """Run `count` copies of a share of the longest demonstration forward and backward.
+
+            The share is 1, or 1/2 to see how memory depends on the length (`find_largest_batch`).
+            """
+            # One token would have no label: the model predicts the next token.
             length = max(2, math.ceil(share * len(longest["input_ids"])))
             ids = torch.tensor(longest["input_ids"][:length], device=device).expand(count, -1)
             inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "use_cache": False}

@@ -48,7 +48,7 @@ def list_arena_figures(params: Params) -> list[str]:
 
 def has_curves(field: ArenaField) -> bool:
     """Return whether a field (algorithms compared on a benchmark) is small enough for curves."""
-    return len(field.rates) <= MAX_CURVES
+    return len(field.rates) <= MAX_CURVES  # a learning rate for each algorithm
 
 
 def list_study_figures(params: Params) -> list[str]:

@@ -29,6 +29,7 @@ def compute_equivalence_p(difference: Estimate, margin: float) -> float:
     It is the larger p of two one-sided tests (Schuirmann 1987). p <= 0.05 shows equivalence: the
     90 % interval of the difference then lies between -margin and margin.
     """
+    # Half of a two-sided p is that of the one-sided test, if the estimate is on the tested side.
     below, above = difference.p_at(-margin) / 2, difference.p_at(margin) / 2
     below = below if difference.value > -margin else 1 - below
     above = above if difference.value < margin else 1 - above
@@ -44,6 +45,7 @@ def compute_detectable_difference(estimate: Estimate, alpha: float = 1 - CONFIDE
     """
     df = min(estimate.df, 1e6)  # a larger number, or infinity, gives the same normal distribution
     critical = stats.t.isf(alpha / 2, df)
+    # nctdtrinc returns the noncentrality of t: the difference in units of the standard error.
     return float(estimate.error * special.nctdtrinc(df, 1 - POWER, critical))
 
 

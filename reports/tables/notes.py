@@ -42,7 +42,10 @@ def fill_template(template: str, facts: dict[str, Any]) -> str:
 
 
 def render_notes(notes: Iterable[str], facts: dict[str, Any]) -> list[str]:
-    """Return the rendered notes (templates, or names of shared notes) without the empty ones."""
+    """Return the rendered notes (templates, or names of shared notes) without the empty ones.
+
+    A shared note may be a list of notes, each of which is rendered.
+    """
     sentences = []
     for note in notes:
         template = load_descriptions()["notes"].get(note, note)

@@ -27,12 +27,16 @@ NO_PAIR = "no seed has runs of both on one kind of hardware"
 
 
 def build_phases_table(outcomes: FieldOutcomes, number: int) -> Table:
-    """Return the table of the algorithms that were run, in the order of `rank_algorithms`."""
+    """Return the table of the algorithms that were run, in the order of `rank_algorithms`.
+
+    `number` is the number of the table in the report.
+    """
     names = outcomes.data.params.arena.list_algorithms(outcomes.field)
     columns: dict[str, Callable[[str], Cell]] = {
         f"{phase.capitalize()} %": partial(_build_share_cell, outcomes, f"runtime.{phase}")
         for phase in (*PHASES, "other")
     }
+    # None: with the share that sampling has in these runs.
     columns[f"Time / {labels.algorithm(PG.name)}'s"] = partial(_build_ratio_cell, outcomes, None)
     for share in SHARES:
         title = f"if sampling takes {formats.percent(share).replace('.0', '')}"
@@ -42,8 +46,8 @@ def build_phases_table(outcomes: FieldOutcomes, number: int) -> Table:
         outcomes.data,
         [[(labels.algorithm(name), name) for name in rank_algorithms(outcomes) if name in names]],
         single_group(columns),
-        [outcomes.benchmark],
-        number,
+        benchmarks=[outcomes.benchmark],
+        number=number,
         **collect_run_facts(outcomes.select_runs(outcomes.field.run_name(PG.name))),
     )
 

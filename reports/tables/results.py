@@ -49,7 +49,10 @@ def build_families_table(data: ReportData) -> Table | None:
         "families",
         data,
         data.label_rows(families.algorithms),
-        [Block(model, families.benchmark, model, shown_columns) for model in families.models],
+        [
+            Block(title=model, benchmark=families.benchmark, model=model, columns=shown_columns)
+            for model in families.models
+        ],
         families.seeds,
         benchmarks=[families.benchmark],
     )
@@ -79,6 +82,7 @@ def build_correlations_table(data: ReportData) -> Table | None:
     if not data.params.tables.staleness.H:
         return None
     all_runs = pd.concat(data.h_sweeps.values())
+    # The first row of a benchmark is labelled with it. The subject of a row is (runs, column).
     sections = [
         [
             (data.label_benchmark(name) * (position == 0), (runs, column))
@@ -97,9 +101,12 @@ def build_correlations_table(data: ReportData) -> Table | None:
         data,
         sections,
         single_group(cells),
-        ratios=data.params.tables.staleness.H,
+        h_values=data.params.tables.staleness.H,
         seeds=data.params.tables.main.seeds,
-        column_notes=render_column_notes([columns.UNRANKED_TIME, columns.STALENESS], all_runs, []),
+        # Without notes on the ranking of algorithms by time, as the table has none.
+        column_notes=render_column_notes(
+            [columns.UNRANKED_TIME, columns.STALENESS], all_runs, algorithms=[]
+        ),
         **collect_run_facts(all_runs),
     )
 
@@ -112,7 +119,7 @@ def build_memory_table(data: ReportData) -> Table:
         {name: labels.algorithm(name) for name in data.algorithms},
         build_blocks(data, lambda name: [columns.MEMORY]),
         data.params.tables.main.seeds,
-        flat=True,
+        flat=True,  # the benchmark is the title of its only column
     )
 
 

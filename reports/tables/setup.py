@@ -132,6 +132,7 @@ def _build_benchmark_table(
             for path, manifest in data.manifests.items()
             if benchmark in map(manifest.get_spec_value, ("run.benchmark", "benchmark"))
         }
+        # The subject of a row, from which a column makes the cell, is the row's RowFunction.
         columns[source.label] = lambda build_cell, arguments=(source, manifests): build_cell(
             *arguments
         )

@@ -1,6 +1,7 @@
 """The ranks of the arena's algorithms, and the table of a field, which compares all with PG.
 
-`reports.outcomes` describes the arena, its fields and its end points.
+`reports.outcomes` describes the arena, its fields and its end points. The keys of a field's `rates`
+(learning rates) are its algorithms.
 """
 
 import math
@@ -84,7 +85,8 @@ class StandingColumn:
     Args:
         title: {target} stands for the target accuracy in percent.
         show: prints the estimate.
-        estimate: returns the value of an algorithm.
+        estimate: returns the value of an algorithm; None if it cannot be compared with PG, or, with
+            `is_comparison=False`, if the value is not defined for the algorithm.
         is_comparison: whether the value compares an algorithm with PG. If so, PG has no value.
     """
 
@@ -172,8 +174,12 @@ def _build_pass_at_column(k: int) -> StandingColumn:
 
 
 def build_standings_table(outcomes: FieldOutcomes, number: int) -> Table:
-    """Return the table of a field: all algorithms, the fastest to the target accuracy first."""
+    """Return the table of a field: all algorithms, the fastest to the target accuracy first.
+
+    `number` is the number of the table in the report.
+    """
     pass_at = outcomes.data.params.benchmarks[outcomes.benchmark].pass_at
+    # The column Accuracy has METRIC, which is pass@1.
     pass_at_columns = [_build_pass_at_column(k) for k in pass_at if f"pass@{k}" != METRIC]
     columns = {
         column.title.format(target=format_target_accuracy(outcomes)): partial(
@@ -186,8 +192,8 @@ def build_standings_table(outcomes: FieldOutcomes, number: int) -> Table:
         outcomes.data,
         [[(labels.algorithm(name), name) for name in rank_algorithms(outcomes)]],
         single_group(columns),
-        [outcomes.benchmark],
-        number,
+        benchmarks=[outcomes.benchmark],
+        number=number,
         target=_describe_target(outcomes),
         **count_runs({name: len(outcome.seconds) for name, outcome in outcomes.outcomes.items()}),
         **collect_run_facts(outcomes.select_runs(outcomes.field.run_name(PG.name))),
@@ -201,7 +207,7 @@ def format_target_accuracy(outcomes: FieldOutcomes) -> str:
 
 
 def _describe_target(outcomes: FieldOutcomes) -> dict[str, str]:
-    """Return facts about a target accuracy that is not in the parameters; {} if it is."""
+    """Return facts about a computed target accuracy (`Target`); {} if the parameters set it."""
     target = outcomes.test_target if outcomes.field.reach is None else None
     if target is None or math.isnan(target.computed):
         return {}

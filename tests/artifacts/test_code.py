@@ -152,6 +152,8 @@ EDITS = [
     (("rapid/benchmarks/math/__init__.py", 'label = "MATH"', 'label = "Math"'), (), (), REPORTS),
     ((algorithm_file("dapo"), 'title="clip below"', 'title="lower clip"'), (), (), REPORTS),
     (("rapid/artifacts/metrics.py", 'unit="share"', 'unit="percent"'), (), (), REPORTS),
+    (("rapid/artifacts/metrics.py", 'label="Stale"', 'label="Age"'), (), (), REPORTS),
+    (("rapid/artifacts/metrics.py", 'better="higher"', 'better="lower"'), (), (), REPORTS),
 ]
 
 

@@ -1,5 +1,5 @@
 # Steps before the first job: check the machine, and start the fork server, from which jobs fork
-# (rapid/processes/fork_server.py).
+# (rapid/processes/fork_server.py). common.smk defines PARAMS, the parameters, and PLAN, all jobs.
 
 import subprocess
 
@@ -22,7 +22,7 @@ def check_requirements():
         checks = machine_checks.check_reporter(PARAMS)
     else:
         checks = machine_checks.run_checks(PARAMS, is_local)
-    if machine_checks.print_checks(checks):
+    if machine_checks.print_checks(checks):  # returns the checks that found something missing
         raise WorkflowError("Requirements are MISSING, see above. RAPID_PREFLIGHT=off skips this check.")
 
 

@@ -92,7 +92,7 @@ WORD_RESULTS = [LIST, COUNT, SORT, DOWN]
 def draw(rng: random.Random, id: str) -> Exercise:
     """Draw an exercise whose problem has this id."""
     while True:
-        about_numbers = rng.random() < 0.9
+        about_numbers = rng.random() < 0.9  # there are far fewer different tasks about words
         if exercise := (_draw_numbers if about_numbers else _draw_words)(rng, id):
             return exercise
 
@@ -162,7 +162,7 @@ def _build_exercise(
     filter, change, result = clauses
     example = f"assert {name}({base[0]!r}) == {expected[0]!r}"
     task = f"Write a function to {result.words} {change.words} {domain.elements} {filter.words}."
-    checks = zip(base, expected, strict=False)
+    checks = zip(base, expected, strict=False)  # `expected` goes on with the plus inputs
     problem = CodeProblem(
         task_id=id,
         prompt=f'"""\n{task}\n{example}\n"""\n',

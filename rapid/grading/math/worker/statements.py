@@ -152,7 +152,7 @@ def is_name(formula: Formula) -> bool:
         return formula not in ("e", "i", "\\pi")
     if kind(formula) == "absolute_value":
         return kind(formula.children[0]) == "product" and is_name(formula.children[0])
-    if kind(formula) == "name_call":
+    if kind(formula) == "name_call":  # f(2)
         return len(operands(formula)) == 2 and all(
             kind(part) == "NAME" or number_style(part) == "integer" for part in operands(formula)
         )
@@ -179,9 +179,9 @@ def find_variables(formula: Formula) -> set[str]:
 
 
 def uses_name_of_question(answer: Formula, question: str) -> bool:
-    """Return whether the inequalities of an answer have at most one name, one of the question.
+    """Return whether an answer's inequalities have at most one name, and the question has it too.
 
-    Any name is allowed if the question has no formulas or asks for a range.
+    Any name is allowed if the question has no variables or asks for a range.
     """
     chains = [part for part in (answer, *operands(answer)) if kind(part) == "chain"]
     chains = [chain for chain in chains if "=" not in chain.children[1::2]]
