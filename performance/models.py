@@ -50,7 +50,8 @@ QUICK_SHAPE = Shape(
     vocabulary=512,
     tied_embeddings=True,
 )
-# Prefix of a model's name -> its configuration's class in transformers (default: Qwen2Config).
+# Prefix of a model's name -> the class in transformers with which an untrained model of its sizes
+# is built. Other models, also SmolLM2, are built with Qwen2Config. It differs from Llama by biases.
 CONFIG_CLASSES = {"Llama": "LlamaConfig", "Gemma": "Gemma3TextConfig"}
 
 
@@ -152,7 +153,8 @@ def load_subject(
     prompts = [render_prompt(benchmark, problem) for problem in problems]
     if name == "tiny":
         if not (tiny / "config.json").exists():
-            raise BadInput(f"there is no model in {tiny}: run snakemake {tiny}/manifest.json")
+            command = f"snakemake --cores 4 {tiny}/manifest.json"
+            raise BadInput(f"there is no model in {tiny}: run {command}")
         folder, title = tiny, f"{tiny.name}, embedded"
     else:
         folder = get_cache_folder() / "smollm2-135m-instruct"

@@ -58,7 +58,8 @@ class Experiment:
     benchmark: str = "mbpp_plus"
     repeats: int = 100  # largest number of repetitions; the option --repeats may ask for fewer
     completions: int = 0  # approximate number of completions in a repetition
-    # The setting in which the rows of this experiment's table differ; None: the part has one table.
+    # If the part has a table for each of several settings: the setting that this experiment varies,
+    # which is the key of its table in `tables` of parts.yaml. None: the part has one table.
     varied: str | None = None
 
     @property

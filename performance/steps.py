@@ -198,7 +198,9 @@ def main(arguments: list[str] | None = None) -> None:
         print(f"performance.steps: {options.table} is now called {table}", file=sys.stderr)
     default, measure_row = MEASURES[table]
     path = options.out or default
-    tables = read_tables(path) if path.exists() else {table: []}
+    if path.suffix == ".jsonl" and table != "planned_memory":
+        parser.error(f"--out {path}: only planned_memory is written as .jsonl; name a .json file")
+    tables = {table: []} | (read_tables(path) if path.exists() else {})
     results.describe_hardware_in_child()  # forks before CUDA is initialised; the result is cached
     for labels in list_labels(table, torch.cuda.is_available()):
         rows = tables[table]

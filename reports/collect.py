@@ -62,8 +62,8 @@ def collect_runs(
         no_evaluation_reason, no_summary_reason: why evaluation.json or summary.json has no values;
             "" if it has;
         examples: the completions that the report shows, from evaluation.json;
-        waived_layers: the permissions that training or evaluation had to grade without a sandbox,
-            as keys of `grading` in params.yaml;
+        sandbox_permissions: the permissions that training or evaluation had to grade without a
+            sandbox, as keys of `grading` in params.yaml;
         start: the algorithm whose trained model the run started from; BASE for an untrained model;
         accepted: whether `rapid accept` declared a job of the run current after a change of code;
         csv_file: the CSV file with the run's results (see `reports.imported`); "" if they are in
@@ -174,7 +174,7 @@ def _build_row(
         "H": float(parse_variant_name(run.algorithm).H)
         if RAPID.matches_name(run.algorithm)
         else math.nan,
-        "waived_layers": {layer for job in jobs for layer in job.waived_layers},
+        "sandbox_permissions": {layer for job in jobs for layer in job.sandbox_permissions},
         "accepted": any(job.accepted for job in jobs),
         "start": next(filter(None, (job.get_spec_value("training.start") for job in jobs)), BASE),
         **_build_evaluation_columns(evaluation),

@@ -21,7 +21,7 @@ class JobManifest(Manifest):
         return spec
 
     @property
-    def waived_layers(self) -> set[str]:
+    def sandbox_permissions(self) -> set[str]:
         """The permissions that the job had to grade without a layer of the sandbox.
 
         They are names of keys of the section `grading`, such as unsafe_lean.

@@ -5,7 +5,7 @@
 The answers are of three kinds: hand-judged ones (tests/grading/math/forms), the solutions in a file
 of MATH, and MATH's questions in other spellings, which must not be rewarded. The command prints the
 false positives and false negatives of each grader. With --write it saves them for
-docs/benchmarks.md, a page that also names the source of MATH's file.
+docs/benchmarks.md.
 """
 
 import argparse

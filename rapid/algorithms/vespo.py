@@ -3,7 +3,7 @@
 The paper's title is "Variational Sequence-level Soft Policy Optimization".
 
 A gamma kernel phi(w) replaces the importance weight w of a completion. phi is 1 where the policy
-equals the behaviour policy (w = 1), and goes to 0 for small and for large w.
+equals the behaviour policy (w = 1), and goes to 0 for large w and, if k > 0, for small w.
 """
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat
@@ -58,7 +58,7 @@ def vespo_loss(
     see `LossInputs`. The only metric is `weight`, the mean of phi.
     """
     advantages = standardize(rewards, group_size)
-    log_weight = completion_log_weights(logp, behavior_logp, mask)
+    log_weight = completion_log_weights(logp, behavior_logp, mask)  # (N,), without gradient
     k = select_by_sign(advantages, k_pos, k_neg)
     decay = select_by_sign(advantages, decay_pos, decay_neg)
     # log phi(w) = k log w + decay (1 - w)

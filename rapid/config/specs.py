@@ -335,7 +335,7 @@ def build_train_spec(params: Params, run: Run) -> TrainSpec:
     objective = algorithm.get_loss_parameters(params)
     if objective:
         objective = objective.model_copy(update=changes.subset(type(objective).model_fields))
-    # `start` and `start_seed` differ from params.yaml for the algorithm that others start from.
+    # The algorithm that others start from (`training.start`) itself starts from the base model.
     updates = changes.subset(Training.model_fields) | params.get_start_settings(run.algorithm)
     training = params.training.model_copy(update=updates)
     sizes = params.benchmarks[run.benchmark]

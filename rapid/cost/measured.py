@@ -70,8 +70,8 @@ def read_runs(folder: Path | None, params: Params) -> pd.DataFrame:
     if not rows:
         raise BadInput(
             f"--calibrate {folder}: there is no finished run, with recorded times, of the models "
-            "and benchmarks in params.yaml. Make runs (snakemake all_train), or name a GPU, such "
-            "as --gpu a6000"
+            "and benchmarks in params.yaml. Make runs (snakemake --cores 4 all_train), or name "
+            "a GPU, such as --gpu a6000"
         )
     runs = pd.DataFrame(rows)
     if len(machines := sorted(runs.hardware.unique())) > 1:

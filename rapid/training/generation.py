@@ -364,7 +364,8 @@ def use_decoder(
             if policy_logps is not None and decoder.logp is not None:
                 policy_logps.extend(decoder.logp)
             return output
-        # PEFT 0.21 does not pass a cache under its new name on to a model with a second cache.
+        # PEFT's Shadow adapters add a model with a second cache, to which PEFT 0.21 does not pass
+        # the cache under its new name.
         if has_second_cache(model) and CACHE != "past_key_values":
             kwargs["generation_config"] = generation_config = copy(generation_config)
             generation_config.use_cache = False

@@ -194,8 +194,9 @@ def refuse_weights(model, args, state, smallest: bool = False) -> None:
         trained = [min(trained, key=Tensor.numel)]
     if not get_total_norm(trained).isfinite():
         raise FloatingPointError(
-            f"step {state.global_step}: weights have become infinite or NaN: lower "
-            f"learning_rate ({args.learning_rate}), or set max_grad_norm ({args.max_grad_norm})"
+            f"step {state.global_step}: weights have become infinite or NaN: lower learning_rate, "
+            f"which is {args.learning_rate}, or max_grad_norm, which is {args.max_grad_norm} "
+            "(0: no bound)"
         )
 
 

@@ -12,7 +12,12 @@ from rapid.artifacts.files import BadFile, describe_first_error
 from rapid.artifacts.layout import EVALUATION, RUN, parse_folder
 from rapid.artifacts.manifests import MANIFEST, Manifest
 from rapid.benchmarks import BENCHMARKS
-from rapid.benchmarks.problem_source import ProblemSource, build_declared_source, read_source
+from rapid.benchmarks.problem_source import (
+    DIGITS,
+    ProblemSource,
+    build_declared_source,
+    read_source,
+)
 from rapid.config.params import Params
 from rapid.config.params_schema import BASE, Run
 from reports.collect import collect_rows, is_evaluation_metric
@@ -76,6 +81,7 @@ class RunPool:
         for name in dict.fromkeys(run.benchmark for run in runs):
             problem_folder = folder / "data" / name
             if params or Manifest.read(problem_folder):
+                # Without params the folder has a manifest, which names the source.
                 declared = params.benchmarks[name].source if params else "embedded"
                 problems[name] = read_source(name, problem_folder, declared)
             else:
@@ -129,11 +135,21 @@ class RunPool:
         first_location = self.problem_locations.setdefault(problems.benchmark, location)
         if not is_same_source(problems, first):
             self.errors.append(
-                f"{location}: source: the problems are {problems.label!r}, but {first_location} "
-                f"has {first.label!r}; make a report for each"
+                f"{location}: source: the problems are {describe_source(problems)}, but "
+                f"{first_location} has {describe_source(first)}; make a report for each"
             )
         if problems.prepared and not first.prepared:
             self.problems[problems.benchmark] = problems
+            self.problem_locations[problems.benchmark] = location
+
+
+def describe_source(source: ProblemSource) -> str:
+    """Return the label of a source; if the problems are prepared, with their name and digests."""
+    if not source.prepared:
+        return repr(source.label)
+    parts = {name: part[1] for name in ("train", "test") if (part := source.get_part(name))}
+    digests = [f"{name}.jsonl {digest[:DIGITS]}" for name, digest in parts.items()]
+    return f"{source.label!r} ({', '.join([source.name, *digests])})"
 
 
 def is_same_source(first: ProblemSource, second: ProblemSource) -> bool:

@@ -65,7 +65,7 @@ def collect_run_facts(runs: pd.DataFrame) -> dict[str, Any]:
     benchmarks = list(evaluated.groupby("label", sort=False))
     return {
         **collect_origin_facts(trained.hardware, trained.commit),
-        **collect_waiver_facts(runs.waived_layers),
+        **collect_permission_facts(runs.sandbox_permissions),
         "trained": len(trained),
         "starts": [
             labels.algorithm(name) for name in trained[trained.start != BASE].start.unique()
@@ -107,16 +107,16 @@ def collect_origin_facts(hardware: Iterable[str], commits: Iterable[str]) -> dic
     }
 
 
-def collect_waiver_facts(waivers: Sequence[set[str]]) -> dict[str, Any]:
+def collect_permission_facts(permissions: Sequence[set[str]]) -> dict[str, Any]:
     """Return how many jobs were allowed to grade without a sandbox, and the keys that allowed it.
 
-    `waivers` has, for each job, those of these keys of `grading` in params.yaml that were on.
+    `permissions` has, for each job, those of these keys of `grading` in params.yaml that were on.
     """
-    keys = sorted(set().union(*waivers))
+    keys = sorted(set().union(*permissions))
     return {
-        "results": len(waivers),
-        "waived_jobs": sum(map(bool, waivers)),
-        "waived_keys": [f"grading.{key}" for key in keys],
+        "results": len(permissions),
+        "permitted_jobs": sum(map(bool, permissions)),
+        "permission_keys": [f"grading.{key}" for key in keys],
     }
 
 

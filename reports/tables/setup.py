@@ -18,7 +18,7 @@ from rapid.text import join_words, shorten_commit
 from reports.manifests import JobManifest
 from reports.report_data import ReportData
 from reports.tables.layout import build_table, single_group
-from reports.tables.notes import collect_origin_facts, collect_waiver_facts, load_descriptions
+from reports.tables.notes import collect_origin_facts, collect_permission_facts, load_descriptions
 from reports.tables.table import MISSING, NOT_APPLICABLE, Cell, Source, Table
 
 ABSENT = object()  # a manifest lacks the key; None is a value (null in JSON)
@@ -73,7 +73,10 @@ def build_rl_table(data: ReportData) -> Table:
 
 
 def build_versions_table(data: ReportData) -> Table:
-    """Return Table 7: package versions, with notes on the hardware and commits."""
+    """Return Table 7: package versions.
+
+    Its notes name the hardware and the commits, and the jobs that may grade without a sandbox.
+    """
     manifests = list(data.manifests.values())
     packages = dict.fromkeys(name for manifest in manifests for name in manifest.versions)
     stages = {"distill": "distillations", "train": "training runs", "evaluate": "evaluations"}
@@ -94,7 +97,7 @@ def build_versions_table(data: ReportData) -> Table:
             (manifest.hardware for manifest in manifests),
             (manifest.commit for manifest in manifests),
         ),
-        **collect_waiver_facts([manifest.waived_layers for manifest in manifests]),
+        **collect_permission_facts([manifest.sandbox_permissions for manifest in manifests]),
     )
 
 
@@ -132,7 +135,7 @@ def _build_benchmark_table(
             for path, manifest in data.manifests.items()
             if benchmark in map(manifest.get_spec_value, ("run.benchmark", "benchmark"))
         }
-        # The subject of a row, from which a column makes the cell, is the row's RowFunction.
+        # A row brings the function, a column its arguments: the column calls the row's RowFunction.
         columns[source.label] = lambda build_cell, arguments=(source, manifests): build_cell(
             *arguments
         )

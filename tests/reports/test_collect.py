@@ -97,16 +97,16 @@ def test_evaluation_must_match_the_prepared_problems_and_its_run(params, runs):
         collect_runs(params, runs.root)
 
 
-def test_row_has_the_start_acceptance_and_waived_layers_of_its_jobs(params, runs):
-    waived = {"unsafe_lean": True}
+def test_row_has_the_start_acceptance_and_sandbox_permissions_of_its_jobs(params, runs):
+    permission = {"unsafe_lean": True}
     runs.add_to_manifest(
-        runs.write_summary(RUN), spec={"training": {"start": "sft"}, "grading": waived}
+        runs.write_summary(RUN), spec={"training": {"start": "sft"}, "grading": permission}
     )
     runs.add_to_manifest(runs.write_scores(RUN, [4]), accepted=[{"by": "a person"}])
     runs.write_summary(PG)
     frame = collect_runs(params, runs.root)
     rows = [select_row(frame, run) for run in (RUN, PG, BASE)]
-    assert [(row.start, row.accepted, row.waived_layers) for row in rows] == [
+    assert [(row.start, row.accepted, row.sandbox_permissions) for row in rows] == [
         ("sft", True, {"unsafe_lean"}),
         ("base", False, set()),
         ("base", False, set()),

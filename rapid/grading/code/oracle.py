@@ -55,7 +55,7 @@ def compute_tolerances(expected: Sequence[Any], atol: float) -> list[float]:
     """Return the absolute tolerance for each expected output.
 
     As in EvalPlus, if `atol` is 0, the tolerance is FLOAT_TOLERANCE for the first expected output
-    that is a float and for all outputs after it, whatever their types.
+    that is a float, or a list or tuple of floats, and for all outputs after it.
     """
     tolerances = []
     for value in expected:

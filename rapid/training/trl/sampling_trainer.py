@@ -82,7 +82,7 @@ class SamplingTrainer(
         if errors := [*find_refused_arguments(args, bound.arguments)]:
             raise ValueError("\n".join(errors))
         cache_package_lookups()  # else accelerate repeats them whenever it unwraps a model
-        with match_engine_to_policy(args.seed):
+        with match_engine_to_policy(args.seed):  # for vLLM: the policy's precision, the run's seed
             super().__init__(model, reward_funcs, args, *arguments, **kwargs)
         self.num_iterations = args.reuse  # TRL's sampler repeats prompts for reuse * H steps
         self.reward_func_names = make_names_distinct(self.reward_func_names)
@@ -335,8 +335,8 @@ class SamplingTrainer(
             on_end=on_end,
         )
         model = self.accelerator.unwrap_model(self.model)
-        policy_logps = self._sampler_check.get_recording_list(self)
-        return use_decoder(model, decoder, policy_logps, self.accelerator.autocast)
+        checked_logps = self._sampler_check.get_recording_list(self)  # only for the first batch
+        return use_decoder(model, decoder, checked_logps, self.accelerator.autocast)
 
     def uses_sampler_logps(self) -> bool:
         """Return whether log mu is taken from the sampler: see `reuse_logp`, `trust_sampler`.

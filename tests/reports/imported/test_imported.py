@@ -193,7 +193,9 @@ def test_problems_are_compared_by_their_files_if_these_exist(folder, tmp_path):
     second = copy_jobs(folder, tmp_path / "b", lambda path: "tiny-llama" in path or "data" in path)
     assert imported.read_sources([first, second]).problems["math"].prepared
     write_problems(RunFiles(second), "mbpp_plus", "other problems")
-    with pytest.raises(BadFile, match=r"/b: source: the problems are 'MBPP\+ \(made\)', but "):
+    with pytest.raises(
+        BadFile, match=r"/b: .* 'MBPP\+ \(made\)' \(data_seed 0, train\.jsonl \w+, .*\), but "
+    ):
         imported.read_sources([first, second])
     shutil.rmtree(second / "data")
     with pytest.raises(BadFile, match=r"the problems are 'MBPP\+ \(not stated\)', but"):

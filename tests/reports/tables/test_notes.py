@@ -9,7 +9,7 @@ from reports.tables import notes
 RUN = {
     "label": "MATH", "model": "m", "algorithm": "pg", "seed": 1, "samples": 8, "problems": 40, "temperature": 0.6,
     "top_p": 0.95, "no_summary_reason": "", "hardware": "A", "commit": "b", "start": "base", "attempt": 1,
-    "disturbed": False, "accepted": False, "waived_layers": set(), "reasons": {},
+    "disturbed": False, "accepted": False, "sandbox_permissions": set(), "reasons": {},
     "evaluation_reasons": {}, "no_evaluation_reason": "", "scores": {"p": (8, 4)}, "flawed": frozenset(),
 }  # fmt: skip
 
@@ -59,8 +59,8 @@ UNGRADED = {"passed": 90, "infrastructure": 2}
         ([{"attempt": 2}, {"attempt": 3, "disturbed": True}, {}], "2 of 3 runs were repeated; 1 of 3 runs still"),
         ([{"disturbed": True}, {"disturbed": True}], "0 of 2 runs were repeated; 2 of 2 runs still"),
         ([{"accepted": True}, {}, {"accepted": True}], "that made 2 of 3 results"),
-        ([{"waived_layers": {"y"}}, {}, {"waived_layers": {"x"}}], "Unsafe: 2 of 3 jobs"),
-        ([{"waived_layers": {"y"}}, {"waived_layers": {"x", "y"}}], "(grading.x and grading.y)"),
+        ([{"sandbox_permissions": {"y"}}, {}, {"sandbox_permissions": {"x"}}], "Unsafe: 2 of 3 jobs"),
+        ([{"sandbox_permissions": {"y"}}, {"sandbox_permissions": {"x", "y"}}], "(grading.x and grading.y)"),
         ([{"start": "sft"}, {"start": "sft"}], "the model that SFT trained with the same seed"),
         ([{"no_summary_reason": "gone"}], "No model has been trained."),
         ([{}, {"hardware": ""}], "Hardware: A; not recorded. Runtimes on different"),

@@ -7,7 +7,7 @@ type.
 - An instance of a subclass is sent as a value of the plain type that it extends. So a completion
   cannot send an object with an `__eq__` of its own.
 - A fraction, a decimal or a scalar of numpy is sent as the number that it equals, if there is one.
-- Every other object is decoded as an `Opaque`, which equals nothing.
+- Every other object is decoded as an `Opaque`, which equals only itself.
 - An output that is a list or tuple with more than `MAX_ENCODED_ITEMS` items, counting also the
   items of the lists and tuples in it, is sent as a `Digest`, if it can have one
   (`compute_digest`). To encode each item would take a minute and gigabytes.
