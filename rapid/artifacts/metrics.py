@@ -112,8 +112,8 @@ class StepMetrics(Record):
     ] = Field(None, description="share of importance weights that are clipped")
     weight: Annotated[float | None, Metric("micro-batches", unit="", label="Weight")] = Field(
         None,
-        description="mean importance weight before clipping, or of the factor that an algorithm "
-        "has in its place",
+        description="mean of the importance weight before clipping, or of the factor that an "
+        "algorithm has in its place",
     )
     kl: Annotated[float | None, Metric("micro-batches", unit="nats per token", label="KL")] = Field(
         None, description="KL divergence from the reference policy"
