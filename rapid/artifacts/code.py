@@ -214,8 +214,11 @@ def _remove_report_attributes(tree: ast.Module) -> None:
 
 
 def _dump_without_prose(tree: ast.Module, for_reports: bool = False) -> str:
-    """Return a syntax tree as text, without docstrings and the prose of fields and metrics."""
-    prose = ("description", *(() if for_reports else REPORT_KEYWORDS))
+    """Return a syntax tree as text, without docstrings and descriptions of fields.
+
+    `REPORT_KEYWORDS` are left out too, unless the text is `for_reports`.
+    """
+    left_out = ("description", *(() if for_reports else REPORT_KEYWORDS))
     for node in ast.walk(tree):
         match node:
             case (
@@ -226,7 +229,7 @@ def _dump_without_prose(tree: ast.Module, for_reports: bool = False) -> str:
             ):
                 node.body = rest
             case ast.Call(func=ast.Name("Field" | "Metric"), keywords=keywords):
-                node.keywords = [keyword for keyword in keywords if keyword.arg not in prose]
+                node.keywords = [keyword for keyword in keywords if keyword.arg not in left_out]
             case ast.JoinedStr(values=parts):  # Python 3.12 adds empty parts
                 node.values = [part for part in parts if getattr(part, "value", None) != ""]
     return ascii(_to_tuples(tree))

@@ -302,14 +302,14 @@ def build_model_spec(params: Params, model: str) -> PretrainSpec | FetchSpec:
 
 
 def build_distill_spec(params: Params, benchmark: str) -> DistillSpec | DemonstrateSpec:
-    sft = params.imitation  # the section of the supervised algorithm in params.yaml
-    if sft.demonstrations:
+    imitation = params.imitation  # the section of the supervised algorithm in params.yaml
+    if imitation.demonstrations:
         return DemonstrateSpec(
             benchmark=benchmark,
             data_seed=params.data_seed,
             reserved=params.benchmarks[benchmark].reserved,
-            demonstrations=sft.demonstrations,
-            error_rate=sft.error_rate,
+            demonstrations=imitation.demonstrations,
+            error_rate=imitation.error_rate,
         ).with_code_digest()
     return DistillSpec(
         benchmark=benchmark,
@@ -318,8 +318,8 @@ def build_distill_spec(params: Params, benchmark: str) -> DistillSpec | Demonstr
         compute=_use_one_process(params.compute),
         chat=_is_chat_model(params, params.teacher),
         tensor_parallel=getattr(params.models[params.teacher], "tensor_parallel", 1),
-        precision=sft.teacher_precision,
-        **sft.model_dump(include={"temperature", "top_p", "samples"}),
+        precision=imitation.teacher_precision,
+        **imitation.model_dump(include={"temperature", "top_p", "samples"}),
         **_select_limits(params, benchmark),
     ).with_code_digest()
 

@@ -75,8 +75,8 @@ def get_benchmark_and_model(spec: BaseModel) -> tuple[str, str]:
 def get_precision(spec: BaseModel) -> str:
     """Return the precision of a job's model. For `auto` it is float32, which needs more bytes."""
     # A training spec has the precision in `pass_settings`: its section `training` (for SFT,
-    # `objective`). An evaluation spec has it in its section `evaluation`, a distillation spec is
-    # not divided into sections.
+    # `objective`). An evaluation spec has it in its section `evaluation`, a distillation spec in
+    # none of its sections.
     section = getattr(spec, "pass_settings", getattr(spec, "evaluation", spec))
     precision = getattr(section, "precision", "float32")
     return "float32" if precision == "auto" else precision

@@ -264,7 +264,7 @@ class GradientTrainer(SamplingTrainer):
         for step, mini_batch in enumerate(mini_batches):
             # If a group has no gradient in the last step on its mini-batch, it has none in earlier
             # steps on it either.
-            last_step = step + self.args.H * (self.args.reuse - 1)  # 0: mini-batch of step 0 only
+            last_step = step + self.args.H * (self.args.reuse - 1)  # 0: only the first step uses it
             functions = {"reference_logp": self._compute_reference_logp} if self.beta else {}
             if needs_log_mu and (last_step or not uses_log_pi):
                 functions["behavior_logp"] = self._compute_behavior_logp

@@ -94,7 +94,7 @@ def match_roots(generated_demonstrations):
     return match_any(
         root
         for root, plan in PLANS.items()
-        # `imitation` is the section sft of params.yaml. 0 demonstrations: a teacher is sampled.
+        # `imitation` is the section of the supervised algorithm. 0: a teacher is sampled instead.
         if (plan.params.imitation.demonstrations > 0) == generated_demonstrations
     )
 

@@ -1,6 +1,6 @@
 # The problems of each benchmark: train.jsonl, test.jsonl, pretrain.jsonl. The head of the Snakefile
-# says why only the manifest is declared as output, and what RAPID_WORKFLOW is for. common.smk has the
-# functions.
+# says why only the manifest is declared as output, and what RAPID_WORKFLOW is for. The functions are
+# in common.smk.
 
 
 rule prepare:

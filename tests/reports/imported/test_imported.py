@@ -175,7 +175,7 @@ def test_a_cell_with_scores_of_some_runs_only_has_no_interval(folder, write_csv)
             "gpu.csv:3: source: the problems are 'MATH (hub)', but gpu.csv:2 has 'MATH (made)'; make a report for each",
         ),
         ([{"model": "tiny_qwen", "source": "made", "seed": "0"}], "gpu.csv:2: math/tiny_qwen/pg/seed0 is in FOLDER too"),
-        ([{}], "gpu.csv:2: source: the problems are 'MATH (not stated)', but FOLDER has 'MATH (made)'; make"),
+        ([{}], "gpu.csv:2: source: the problems are 'MATH (not stated)', but FOLDER has 'MATH (made)' (data_seed 0, train.jsonl "),
     ],
 )  # fmt: skip
 def test_a_run_in_two_sources_or_with_other_problems_is_rejected(folder, write_csv, lines, message):
