@@ -144,10 +144,13 @@ def read_field_analyses(data: ReportData, record_file: Path) -> list[FieldAnalys
         expected = {(name, field.run_name(name), target_accuracy) for name in field.rates}
         recorded = set(zip(rows.algorithm, rows.run, rows.reach, strict=True))
         if recorded != expected:
-            name, run, target = min(recorded ^ expected)
+            differing = min(recorded ^ expected)
+            name, run, target = differing
+            arena = "the earlier" if differing in recorded else "this"
             raise BadFile(
-                f"{record_file}: {benchmark}: the record of the earlier arena and this arena "
-                f"differ: only one of them has {name} as {run} with the target accuracy {target}"
+                f"{record_file}: {benchmark}: only in {arena} arena was {name} run as {run}, with "
+                f"the target accuracy {target}. Pass the record of an arena with the same learning "
+                "rates and targets"
             )
         arguments = (benchmark, field, data)  # of every `FieldOutcomes`
         clustered = ClusteredOutcomes(*arguments, latest, regenerate_skeletons(data, benchmark))

@@ -50,7 +50,8 @@ BenchmarkName = Literal[tuple(BENCHMARKS)]
 FolderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
 Start = Annotated[str, AfterValidator(_check_start)]
 ModelName = Annotated[FolderName, AfterValidator(_check_model_name)]
-# Without dots, because experiments/ contains both NAME/ and NAME.yaml.
+# Without dots, so that no experiment's folder experiments/NAME/ has the name of another one's file,
+# such as tiny.yaml.
 NameWithoutDots = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")]
 Source = Annotated[str, Field(pattern=r"^[^{}]+$")]  # Snakemake reads braces as wildcards
 Probability = Annotated[float, Field(ge=0, le=1)]

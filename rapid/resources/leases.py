@@ -65,8 +65,8 @@ def lease_cores(count: int, threads: int | None = None) -> list[int]:
     cores = list_usable_cores()
     if count > len(cores):
         raise BadInput(
-            f"compute.threads x compute.processes: {count} cores are needed, but this machine (or "
-            f"this SLURM job) has {len(cores)}"
+            f"{count} cores are needed, but this machine (or this SLURM job) has {len(cores)}: "
+            "lower compute.threads or compute.processes"
         )
     leased = _lease_locks("core", [f"core{core}" for core in cores], count)
     leased_cores = [cores[index] for index in leased]

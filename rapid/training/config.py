@@ -170,8 +170,9 @@ class RapidConfig(GRPOConfig):
         True,
         "Do not compute log mu in an extra forward pass if it is known already. In the first step "
         "on an inference batch it is log pi from the policy's own forward pass. In later steps it "
-        "is the sampler's, if the model supports share_prefill, and if sampler and policy compute "
-        "in float32 or trust_sampler allows it.",
+        "is the sampler's, if the completions of a prompt can share its computation in this model "
+        "(see share_prefill, whose value does not matter), and if sampler and policy compute in "
+        "float32 or trust_sampler allows it.",
     )
     trust_sampler: bool | None = define_parameter(TrainingParameters, "trust_sampler")
     precision: str | None = define_field(

@@ -34,8 +34,8 @@ NOTICES = {
         "with the tokenizer's eos_token"
     ),
     "graded": (
-        "none of {count} completions was graded, so nothing is learned from them. The "
-        "first is a completion of {sample}"
+        "each group of the {count} completions has one that was not graded{effect}. The first is a "
+        "completion of {sample}"
     ),
     "rewards": (
         f"in the last {{batches}} inference batches ({{groups}} groups) {{equal}}, so "
@@ -98,10 +98,11 @@ class Notices(TrainerCallback):
             self._warn("lengths", step, count=count, limit=limit, effect=effect)
 
     def check_graded(self, step: int, batch: Batch, prompt) -> None:
-        """Warn if no completion of the batch was graded; `prompt` is that of the first."""
+        """Warn if no group of the batch was graded as a whole; `prompt` is that of the first."""
         if not batch["graded"].any():
             count, sample = len(batch["graded"]), describe_sample(prompt)
-            self._warn("graded", step, count=count, sample=sample)
+            effect = "" if self._config.uses_trl_loss else ", so nothing is learned from them"
+            self._warn("graded", step, count=count, effect=effect, sample=sample)
 
     def check_rewards(self, step: int, batch: Batch, group_size: int) -> None:
         """Warn if no group of the last inference batches has different rewards."""
@@ -138,8 +139,8 @@ class Notices(TrainerCallback):
         has_learned = self._has_learned or any(row.get("rapid/signal") for row in state.log_history)
         if self._is_main and self._batches and not has_learned:
             logger.warning(
-                "step %d: the run has ended, and nothing was learned: %s in all of its inference "
-                "batches. %s.",
+                "step %d: the run has ended, and nothing was learned: %s in all inference batches "
+                "since its start or last resume. %s.",
                 state.global_step,
                 self._describe_equal_rewards(),
                 EQUAL_REWARDS_ADVICE,

@@ -193,8 +193,8 @@ def test_warning_once_if_nothing_was_graded(toy_model, tmp_path, caplog):
     train_rapid(toy_model, tmp_path, "pg", reward, max_steps=3)
     (message,) = [text for text in caplog.messages if "graded" in text]
     assert message.startswith(
-        "step 2: none of 16 completions was graded, so nothing is learned from them. The first is "
-        "a completion of the prompt '"
+        "step 2: each group of the 16 completions has one that was not graded, so nothing is learned "
+        "from them. The first is a completion of the prompt '"
     )
 
 

@@ -63,7 +63,7 @@ class LeanChecker:
         self.backend = backend
         self.unsafe = unsafe
         self._processes: dict[str, LeanProcess] = {}  # by role
-        # Names and statements that both processes have elaborated.
+        # Names and statements that both processes, or their predecessors, have elaborated.
         self._elaborated_statements: set[tuple[str, str]] = set()
         self._lock = threading.Lock()
         self._is_stopping = False
@@ -89,8 +89,9 @@ class LeanChecker:
 
     @property
     def answered(self) -> int:
-        """Return how many proofs the borrowed processes had dealt with for earlier jobs.
+        """Return how many proofs the processes had dealt with for earlier jobs.
 
+        The fork server keeps warm processes, and lends them to one job after another (`standby`).
         The author counts the proofs that it elaborated, and the judge those that it passed. The
         smaller number is returned; it is 0 if a process is new.
         """

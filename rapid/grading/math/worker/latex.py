@@ -65,7 +65,8 @@ REWRITES = (
     (r"\{([^{}]*)\\over(?![a-z])([^{}]*)\}", r"\\frac{\1}{\2}"),
     (r"\\(sin|cos|tan) *\^ *\{ *-1 *\}", r"\\arc\1 "),
     (r"\\(begin|end) *\{(?:[bp]?(?:small)?matrix|array)\}(?:\{[clr| ]+\})?", r"\\\1{matrix}"),
-    # The empty set, the real numbers, the real numbers without one, the x with a property, degrees
+    # The empty set, the real numbers, all real numbers but one (\reals \setminus \{2\}), sets of
+    # all x with a property ({x | x > 1}), degrees
     (r"\\{ *\\}", r"\\emptyset "),
     (r'\\mathbb *(?:R|\{ *R *\})|(?:"all" *)?"real" *"numbers"', r"\\reals "),
     (r"\\reals *\\setminus *\\\{([^{},]*)\\\}", r"x\\neq \1"),
@@ -135,8 +136,8 @@ def quote_words(content: str, before: str) -> str:
     """Return the content of \\text{} with its words, and letters that are units, in quotes.
 
     Args:
-        before: the text before \\text{}. A single letter such as m is a unit if it follows a number
-            or a slash.
+        before: the text before \\text{}. A single letter (m, g, s, l, L or h) is a unit if it
+            follows a number, a name, a closing brace or parenthesis, a slash or a quote.
     """
     content = re.sub(r"(?i)\b([ap])\.\s?m\b\.?", r"\1m", content)
     if re.fullmatch(r"[\s~]*[mgslLh][\s~]*", content) and re.search(
