@@ -67,6 +67,7 @@ class Notices(TrainerCallback):
         self._batches = self._groups = 0
         self._rewards: set[float] = set()
         self._has_learned = False  # whether any group has had different rewards
+        self._first_step = 0  # the step from which the run was resumed
 
     def _warn(self, topic: str, step: int, **values: object) -> None:
         if self._is_main and topic not in self._topics:
@@ -134,15 +135,21 @@ class Notices(TrainerCallback):
             self._warn("importance", step, mode=mode, cap=cap, count=len(mask))
         return {f"sampling/{VLLM_RATIO_COLUMN}/masked": completion_mean(is_masked, mask).item()}
 
+    def on_train_begin(self, args, state, control, **_):
+        self._first_step = state.global_step
+
     def on_train_end(self, args, state, control, **_):
         """Warn if no group had different rewards in the whole run, including before a resume."""
         has_learned = self._has_learned or any(row.get("rapid/signal") for row in state.log_history)
         if self._is_main and self._batches and not has_learned:
+            batches = "all of its inference batches"
+            if self._first_step:
+                batches += f" since step {self._first_step}"
             logger.warning(
-                "step %d: the run has ended, and nothing was learned: %s in all inference batches "
-                "since its start or last resume. %s.",
+                "step %d: the run has ended, and nothing was learned: %s in %s. %s.",
                 state.global_step,
                 self._describe_equal_rewards(),
+                batches,
                 EQUAL_REWARDS_ADVICE,
             )
 

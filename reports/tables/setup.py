@@ -106,8 +106,8 @@ def _build_manifest_rows(
 ) -> list[tuple[str, RowFunction]]:
     """Return a row for each title in `keys`, with the value of the title's key in manifests' specs.
 
-    The manifests are those of the jobs of `stage` that run `algorithm`. If `algorithm` is None, they
-    are those of all RL algorithms, or of distillations, which have no algorithm.
+    The manifests are those of the jobs of `stage` that run `algorithm`. If `algorithm` is None,
+    they are those of all RL algorithms, or of distillations, which have no algorithm.
     """
 
     def read_value(manifest: JobManifest, key: str) -> Any:

@@ -81,7 +81,7 @@ lease_cores(1, threads=3)
 
 
 def test_more_cores_than_the_machine_has_are_refused():
-    with pytest.raises(BadInput, match="processes: 1000 cores are needed, but"):
+    with pytest.raises(BadInput, match="1000 cores are needed, but"):
         lease_cores(1000)
 
 

@@ -139,6 +139,14 @@ def test_signal_before_resume_counts(notices, caplog):
     assert len(caplog.messages) == 1
 
 
+def test_warning_at_the_end_of_a_resumed_run_names_its_first_step(notices, caplog):
+    notices.on_train_begin(None, SimpleNamespace(global_step=4), None)
+    notices.check_rewards(5, make_graded_batch(0.0, 0.0), GROUP_SIZE)
+    notices.on_train_end(None, SimpleNamespace(global_step=5, log_history=[]), None)
+    (message,) = caplog.messages
+    assert "every reward was 0 in all of its inference batches since step 4. " in message
+
+
 def test_only_main_process_warns(caplog):
     notices = Notices(CONFIG, is_main=False)
     notices.check_lengths(1, 1.0, 16)
