@@ -53,8 +53,7 @@ rows = {row["prompt"]: row for row in log}
 
 
 def read_completions(prompts: list[str], trainer: RapidTrainer) -> dict[str, list]:
-    """Return a logged completion for each prompt. TRL passes a prompt once per completion."""
-    # Number i of all prompts, over all processes, gets completion i % size of its prompt.
+    """Return for prompt i of all processes its logged completion i % num_generations."""
     first_index, size = trainer.accelerator.process_index * len(prompts), trainer.num_generations
     batch = {"prompt_ids": [trainer.processing_class(prompt)["input_ids"] for prompt in prompts]}
     for column in ("completion_ids", "logprobs", "reward"):
