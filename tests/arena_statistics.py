@@ -36,7 +36,9 @@ class Result:
         if is_equivalence:
             return error * optimize.brentq(lambda m: _power(m, df, alpha) - 0.8, 0, 40)
         critical = stats.t.isf(alpha / 2, df)
-        shift = optimize.brentq(lambda d: stats.nct.sf(critical, df, d) - 0.8, 0.1, 40)
+        shift = optimize.brentq(
+            lambda d: stats.nct.sf(critical, df, d) - 0.8, 0.1, 40 + 10 * critical
+        )
         return math.exp(-error * shift) if self.median else error * shift
 
 
