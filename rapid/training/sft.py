@@ -57,12 +57,15 @@ class MicroBatchSFTTrainer(SavingTrainer, MicroBatchTrainer, SFTTrainer):
         """Run a batch forward and backward in micro-batches, and return the sum of their losses.
 
         The loss of a micro-batch is a sum over its tokens, divided by `num_items_in_batch`, the
-        tokens of the whole batch.
+        tokens of the whole batch. The auxiliary loss of a model with experts is averaged over the
+        micro-batches, as SFTTrainer does with gradient accumulation.
         """
         count, loss = len(inputs["input_ids"]), torch.zeros((), device=self.accelerator.device)
         # The size is halved each time that memory runs out.
         size = max(1, self.completions_per_micro_batch >> self.halvings)
         self._largest_micro_batch = min(size, count)
+        # TRL divides the auxiliary loss by this number, which transformers sets before each step.
+        self.current_gradient_accumulation_steps = math.ceil(count / size)
         for start in range(0, count, size):
             micro_batch = {name: value[start : start + size] for name, value in inputs.items()}
             width = int(micro_batch["attention_mask"].sum(1).max())

@@ -1,15 +1,18 @@
 """SFT learns the tokens of completions, in micro-batches that do not change the result."""
 
+from copy import deepcopy
 from shutil import copytree
 from types import SimpleNamespace
 
 import pytest
 from tokenizers.processors import TemplateProcessing
 from transformers import AutoTokenizer
+from trl import SFTTrainer
 
 from rapid.algorithms.sft import SftParameters
 from rapid.artifacts.demonstrations import Demonstration
 from rapid.training.sft import MicroBatchSFTTrainer, build_sft_trainer
+from tests.training.conformance.families import build_untrained
 from tests.training.loops import COMMON, assert_same_training
 
 
@@ -97,6 +100,27 @@ def test_micro_batch_size_does_not_change_training(toy_model, tmp_path):
     assert_same_training(single, double, toy_model)
     losses = [trainer.state.log_history[0]["loss"] for trainer in (single, double)]
     assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+
+
+def test_auxiliary_loss_of_experts_is_averaged_over_micro_batches(toy_model, tmp_path):
+    """The reference is TRL's trainer with gradient accumulation."""
+    model = build_untrained("Olmoe")
+    model.config.router_aux_loss_coef = 1.0
+    model.save_pretrained(tmp_path)
+    AutoTokenizer.from_pretrained(toy_model).save_pretrained(tmp_path)
+    trainer = build_trainer(tmp_path, tmp_path, learning_rate=0.3, batch=2, micro_batch=1)
+    config = deepcopy(trainer.args)
+    config.per_device_train_batch_size, config.gradient_accumulation_steps = 1, 2
+    trl_trainer = SFTTrainer(
+        str(tmp_path),
+        config,
+        train_dataset=trainer.train_dataset,
+        processing_class=trainer.processing_class,
+    )
+    for each in (trainer, trl_trainer):
+        each.train()
+    assert_same_training(trainer, trl_trainer, tmp_path)
+    assert trainer.aux_loss_enabled
 
 
 def test_auto_size_tries_longest_demonstrations(
