@@ -14,7 +14,7 @@ from math import ceil
 
 from pydantic import BaseModel
 
-from rapid.config.specs import PretrainSpec, TrainSpec
+from rapid.config.specs import PretrainSpec, TrainSpec, uses_vllm_server
 from rapid.cost.expected import Expected
 from rapid.cost.shapes import Shape
 from rapid.cost.work import (
@@ -145,8 +145,10 @@ def max_micro_batch(spec: TrainSpec) -> int:
 
 def _estimate_run_memory(spec: TrainSpec, shape: Shape, expected: Expected) -> ProcessMemory:
     count, settings = count_processes(spec), spec.pass_settings
+    # Whether this process samples too; a vLLM server has a GPU of its own.
+    samples_here = spec.training is not None and not uses_vllm_server(spec)
     sampling = 0.0
-    if spec.training is not None:
+    if samples_here:
         completions = spec.H * spec.n_step / count  # that a process samples
         batch = min(completions, spec.sampling_batch or completions)
         sampling = _count_sampling_bytes(spec, shape, expected, batch)
@@ -160,7 +162,7 @@ def _estimate_run_memory(spec: TrainSpec, shape: Shape, expected: Expected) -> P
         on_gpu=spec.compute.device == "gpu",
         checkpointing=settings.checkpointing,
         reference=bool(getattr(spec.objective, "beta", 0)),
-        engine=spec.training is not None and spec.compute.sampler == "vllm",
+        engine=samples_here and spec.compute.sampler == "vllm",
         processes=count,
         sampling=sampling,
     )

@@ -78,7 +78,9 @@ def get_memory_limit_mb(spec: BaseModel | None) -> int:
     """Return the main memory that a job may use on each of its servers, in 1e6 bytes."""
     compute = _get_compute(spec)
     processes = max(count_gpus_per_node(spec), compute.processes // compute.nodes)
-    further_graders = compute.threads - 1 if isinstance(spec, GradingSpec) else 0
+    # The time limit of a verdict is 0 in SFT, which grades nothing.
+    grades = isinstance(spec, GradingSpec) and spec.timeout > 0
+    further_graders = compute.threads - 1 if grades else 0
     return (MEMORY_MB[compute.device] + GRADER_MEMORY_MB * further_graders) * processes
 
 

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from rapid.config.specs import uses_vllm_server
 from rapid.cost.memory import USABLE_SHARE, estimate_job_memory
 from rapid.cost.shapes import load_published_shapes
 from rapid.cost.work import count_processes
@@ -30,6 +31,18 @@ def test_zero2_shards_gradients_and_optimizer_state_over_processes(paper):
 def test_reference_policy_adds_a_copy_of_the_weights(paper):
     grpo, pg = (estimate_job_memory(make_spec(paper, n), SHAPE, LONG).state for n in ("grpo", "pg"))
     assert grpo - pg == 2 * SHAPE.parameters
+
+
+def test_engine_and_keys_of_a_vllm_server_are_not_in_the_training_process(paper):
+    sampled_here, served = (
+        change_compute(make_spec(paper, name), sampler="vllm", processes=2)
+        for name in ("grpo", "naive-grpo")
+    )
+    assert uses_vllm_server(served) and not uses_vllm_server(sampled_here)
+    one_process = change_compute(sampled_here, processes=count_processes(served))
+    memory = [estimate_job_memory(spec, SHAPE, LONG) for spec in (one_process, served)]
+    assert memory[0].state - memory[1].state == 2 * SHAPE.parameters
+    assert memory[0].sampling > memory[1].sampling == 0
 
 
 @pytest.mark.parametrize("memory", [24e9, 48e9, 80e9])

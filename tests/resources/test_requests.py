@@ -82,6 +82,7 @@ def test_each_grader_of_a_process_may_use_memory(values):
         for threads in (1, 2, 4)
     ]
     assert limits == [6_000, 6_000 + 1_500, 6_000 + 3 * 1_500]
+    assert requests.get_memory_limit_mb(make_train_spec(values, "sft", threads=4)) == 6_000
 
 
 @pytest.mark.parametrize(
