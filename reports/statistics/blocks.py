@@ -23,7 +23,7 @@ from reports.statistics.estimates import (
 def estimate_mean(
     blocks: Sequence[np.ndarray], score_matrix: np.ndarray | None, bounds: tuple[float, float]
 ) -> Estimate:
-    """Return the mean over blocks with its 95 % interval.
+    """Return the mean over blocks with its 95 % interval, without one if each block has one seed.
 
     The variance has two parts. The variance of seeds is computed from the deviations of seeds from
     the mean of their block. The variance of problems does not become smaller with more blocks,
@@ -43,6 +43,8 @@ def estimate_mean(
     if np.ptp(differences) < ROUNDING:
         return clopper_pearson_estimate(mean, bounds, n, sample)
     df_seeds = n - len(blocks)
+    if df_seeds == 0:  # one seed in each block: the noise of seeds is unknown
+        return Estimate(mean, sample=sample)
     squares = sum(float(((block - block.mean()) ** 2).sum()) for block in blocks)
     # The variance of the mean of block means is that of seeds times this factor, which is 1 / n if
     # all blocks are equally large.

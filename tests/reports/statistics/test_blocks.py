@@ -68,3 +68,9 @@ def test_equal_differences_get_clopper_and_pearsons_interval():
         pytest.approx(0.025 ** (1 / 40) - 1),
         pytest.approx(1 - 0.025 ** (1 / 40)),
     )
+
+
+def test_blocks_of_one_seed_have_a_mean_without_an_interval():
+    estimate = blocks.estimate_mean([np.array([0.1]), np.array([0.3])], None, (-1.0, 1.0))
+    assert estimate.value == pytest.approx(0.2)
+    assert (estimate.low, estimate.high, estimate.p_at) == (None, None, None)
