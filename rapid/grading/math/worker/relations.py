@@ -174,16 +174,18 @@ def is_same_collection(gold: Formula, answer: Formula, question: str) -> bool:
     intervals may be used for their union.
     """
     kinds = {kind(gold), kind(answer)}
-    gold_elements, answer_elements = operands(gold), operands(answer)
+    gold_elements, answer_elements = (
+        operands(formula) if kind(formula) in COLLECTION_KINDS else [formula]
+        for formula in (gold, answer)
+    )
     # {5} is the same as 5, but the set that contains the empty set is not the empty set.
     if not kinds <= COLLECTION_KINDS:
-        gold_parts, answer_parts = (gold_elements or [gold]), (answer_elements or [answer])
         are_single = (
             "set" in kinds
-            and len(gold_parts) == len(answer_parts) == 1
-            and "CONSTANT" not in map(kind, gold_parts)
+            and len(gold_elements) == len(answer_elements) == 1
+            and "CONSTANT" not in map(kind, gold_elements)
         )
-        return are_single and is_same(gold_parts[0], answer_parts[0], question)
+        return are_single and is_same(gold_elements[0], answer_elements[0], question)
     if len(gold_elements) != len(answer_elements):
         return False
     # A list with the word "and" or "or" between its elements is not a tuple. A separator contains a
