@@ -25,7 +25,7 @@ from datasets import Dataset
 from rapid import RapidConfig, RapidTrainer
 
 parser = argparse.ArgumentParser(description="Train on logged completions.")
-parser.add_argument("--log", help="file of completions, in JSON lines")
+parser.add_argument("--log", help="file of completions, in JSON lines; needed without --smoke")
 parser.add_argument("--model", default="Qwen/Qwen2.5-0.5B-Instruct")
 parser.add_argument("--output", default="output/logged_completions")
 parser.add_argument("--max_steps", type=int, default=100)

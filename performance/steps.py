@@ -3,7 +3,8 @@
     python -m performance.steps planned_memory    compare with the memory that `rapid plan` predicts
     python -m performance.steps trainer_memory    compare RapidTrainer with GRPOTrainer
 
-Models have published shapes and random weights; some have fewer layers than the published model.
+Models have random weights. Their shapes are published ones, some with fewer layers, in
+`planned_memory`, and one small shape in `trainer_memory`.
 Each row is measured over two optimizer steps in a fresh process. On a CPU the figure is the peak of
 resident memory, minus the resident memory before the model is built (`planned_memory`) or with the
 model loaded (`trainer_memory`). On a GPU it is the same difference, of memory that torch has

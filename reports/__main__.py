@@ -130,7 +130,7 @@ def _write_tables(data: ReportData, content: Content, options: argparse.Namespac
     """Write the results to tables.tex, and the other tables to appendix.tex; return all paths.
 
     Each file has a copy for the terminal beside it (.txt). For an arena, but not for its
-    tuning, results.csv with the end points of each run is written too.
+    tuning, results.csv with the end points (`reports.outcomes`) of each run is written too.
     """
     output, params = options.output, data.params
     paper_style = PaperStyle.from_params(params.report)

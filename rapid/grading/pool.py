@@ -154,7 +154,10 @@ class GraderPool:
         raise GradersClosed(f"the graders of {self.name} were closed while a completion was graded")
 
     def _retry_once(self, use: Callable[[], Result]) -> Result:
-        """Return the result of `use`, which is called again if a grader dies in the first call."""
+        """Return the result of `use`, which is called again if a grader dies in the first call.
+
+        A grader that has died starts its processes again in its next call.
+        """
         try:
             return use()
         except GraderDied as error:

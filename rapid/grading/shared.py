@@ -112,8 +112,9 @@ class SharedGraders:
                 return
             self._logged_problems.add(reason)
             if count == MAX_LOGGED_PROBLEMS:
-                reason = "there are more such problems, which are not logged"
-            logger.warning("completions of a problem are not graded: %s", reason)
+                logger.warning("completions of more problems are not graded; they are not logged")
+            else:
+                logger.warning("completions of a problem are not graded: %s", reason)
 
     def close(self) -> None:
         """End the graders' processes, and the threads as soon as no job is queued."""

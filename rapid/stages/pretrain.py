@@ -66,7 +66,7 @@ def make_tokenizer(spec: TokenizerSpec, data: list[Path], folder: Path) -> None:
         )
         tokenizer.save_pretrained(folder)
         notes["vocabulary"] = len(tokenizer)
-    print(f"{folder}: {len(tokenizer):,} tokens", file=sys.stderr)
+    print(f"{folder}: a vocabulary of {len(tokenizer):,} tokens", file=sys.stderr)
 
 
 def locate_lessons(data: list[Path], benchmarks: list[str]) -> dict[str, Path]:

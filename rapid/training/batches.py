@@ -118,8 +118,8 @@ def trim_padding(batch: Batch) -> Batch:
     """Return a batch without the token positions that are padding in all of its rows.
 
     Completions stay at least two tokens wide, because with DDP all processes have to call the model
-    equally often: if a prompt is computed once for its group, completions of one token need one
-    call, and wider ones need two.
+    equally often. If a prompt is computed once for its group, this call already gives the
+    log-probabilities of the first token, so completions of one token need no second call.
     """
     prompt = int(batch["prompt_mask"].sum(1).max())
     completion = max(2, int(batch["completion_mask"].sum(1).max()))

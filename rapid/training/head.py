@@ -110,9 +110,9 @@ def score_on_cpu(
 def score_by_layer(
     layer, hidden, weight, bias, targets, temperature, tile, cap, scale, outputs
 ) -> Scores:
-    """Return what `score_on_cpu` returns, but call the layer instead of reading its weights.
+    """Return all that `score_on_cpu` can return, but call the layer instead of reading its weights.
 
-    Logits are computed again in the backward pass.
+    `outputs` is not used. Logits are computed again in the backward pass.
     """
     transform = LogitTransform(scale, cap, temperature)
     size = _compute_chunk_size(hidden.dtype, len(weight))

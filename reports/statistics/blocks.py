@@ -23,7 +23,9 @@ from reports.statistics.estimates import (
 def estimate_mean(
     blocks: Sequence[np.ndarray], score_matrix: np.ndarray | None, bounds: tuple[float, float]
 ) -> Estimate:
-    """Return the mean over blocks with its 95 % interval, without one if each block has one seed.
+    """Return the mean over blocks with its 95 % interval.
+
+    If each block has one seed, there is no interval, unless all differences are equal.
 
     The variance has two parts. The variance of seeds is computed from the deviations of seeds from
     the mean of their block. The variance of problems does not become smaller with more blocks,
@@ -40,7 +42,7 @@ def estimate_mean(
     differences = np.concatenate(blocks)
     n, sample = len(differences), f"n = {len(differences)} seeds in {len(blocks)} repetitions"
     mean = float(np.mean([block.mean() for block in blocks]))
-    if np.ptp(differences) < ROUNDING:
+    if np.ptp(differences) < ROUNDING:  # equal differences, whose variance says nothing
         return clopper_pearson_estimate(mean, bounds, n, sample)
     df_seeds = n - len(blocks)
     if df_seeds == 0:  # one seed in each block: the noise of seeds is unknown

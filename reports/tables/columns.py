@@ -305,9 +305,10 @@ def render_column_notes(
     """Return the notes about these columns for below a table, without repetitions."""
     facts, sentences = collect_run_facts(runs), []
     for column in columns:
+        # Texts, and names of notes in captions.yaml; `render_notes` takes both.
         notes = [column.note.format(title=column.title)]
         if column.metric.startswith(pairs.PASS_AT):
-            notes += ["evaluation", "flawed", "resolution"]  # names of notes in captions.yaml
+            notes += ["evaluation", "flawed", "resolution"]
         if column.best:
             unranked = [name for name in algorithms if not column.is_ranked(name, runs)]
             facts["unranked"] = [labels.algorithm(name) for name in unranked]

@@ -52,7 +52,7 @@ def test_the_command_names_weak_tasks_and_fails_unless_all_are_recorded(
     )
     assert main([str(path)]) == 1
     assert capsys.readouterr().out.splitlines() == [
-        "weak f: True, 1, argument 1",
+        "weak: the tests accept that f returns True, 1 or argument 1",
         "the tests of 1 of 2 tasks accept a function that returns a constant or an argument",
     ]
     monkeypatch.setattr(MbppPlus, "weak_problems", {"weak": "True"})

@@ -31,6 +31,7 @@ from rapid.grading.code.grader import CodeGrader
 from rapid.grading.code.reference import Reference
 from rapid.grading.pool import GraderPool
 from rapid.grading.result_cache import ResultCache
+from rapid.text import join_words
 
 RELEASES = "https://github.com/evalplus/mbppplus_release/releases"
 # Values that a program may return for all arguments.
@@ -104,7 +105,8 @@ def main(arguments: list[str] | None = None) -> int:
     except BadInput as error:  # a reference solution fails
         parser.error(str(error))
     for id, returned in weak.items():
-        print(f"{id} {problems[id].entry_point}: {', '.join(returned)}")
+        name = problems[id].entry_point
+        print(f"{id}: the tests accept that {name} returns {join_words(returned, 'or')}")
     print(
         f"the tests of {len(weak)} of {len(problems)} tasks accept a function that returns a "
         "constant or an argument"

@@ -261,7 +261,7 @@ class LeanChecker:
     def _start(self) -> None:
         """Borrow or start the processes that are missing."""
         if self._is_stopping:
-            raise GraderDied(f"{self.backend} was stopped")
+            raise GraderDied(f"{self.backend or 'Lean'} was stopped")
         self.backend = self.backend or ensure_lean()
         for role in ROLES:
             if role not in self._processes:
