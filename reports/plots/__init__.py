@@ -1,11 +1,11 @@
 """The figures of the reports. To add a figure to the main report, add a module to `figures`.
 
-The module's name, with hyphens, becomes the figure's name. The module has a function `figure(data)` that
-returns a `style.Figure`, most easily by `panels.by_h` (metrics by H, the number of optimizer steps
-per inference batch) or `panels.panel_figure` (any panels, one per benchmark). contents.yaml gives
-the figure its place in report.html; a figure that is not named there stands at the end. A `Figure`
-has a caption, a list of missing runs and a function that draws it, so that caption and missing runs
-are known without drawing.
+The module's name, with hyphens, becomes the figure's name. The module has a function `figure(data)`
+that returns a `style.Figure`, most easily by `panels.by_h` (metrics by H, the number of optimizer
+steps per inference batch) or `panels.panel_figure` (any panels, one per benchmark). contents.yaml
+gives the figure its place in report.html; a figure that is not named there stands at the end. A
+`Figure` has a caption, a list of missing runs and a function that draws it, so that caption and
+missing runs are known without drawing.
 
 This module does not import matplotlib, because the workflow needs the names of figures only.
 """
