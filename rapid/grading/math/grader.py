@@ -180,4 +180,4 @@ STANDBY = Standby(lambda _: _start_worker(), ["worker"])
 def _to_plain_line(answer: str) -> str:
     """Return an answer on one line, without $, \\displaystyle and a final punctuation mark."""
     line = " ".join(re.sub(r"(?<!\\)\$|\\displaystyle(?![a-zA-Z])", "", answer).split())
-    return re.sub(r"(?<!\\)[.,;]$", "", line)
+    return re.sub(r"(?<!\\)(?<!\.\.)[.,;]$", "", line)  # 1, 2, ... keeps its dots

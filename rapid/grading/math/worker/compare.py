@@ -101,12 +101,12 @@ def normalize_spelling(text: str) -> str:
     """Return a text in the spelling in which texts are compared.
 
     Quotes around words, spaces, a name before words (as in x = "red") and a full stop after a word
-    are removed. Between digits a space becomes "_", so that 1 2 is not 12. Texts with words are in
-    lower case; texts of single letters keep their case.
+    are removed. Between digits a space becomes "_", so that 1 2 is not 12. Words are in lower case;
+    single letters and commands keep their case.
     """
     text = re.sub(r'^[a-zA-Z] *= *(?=")|["`]|(?<=[a-z"])\.', "", text)
-    text = re.sub(r"(?<=\d) +(?=\d)", "_", text.strip()).replace(" ", "")
-    return text.lower() if re.search("[a-zA-Z]{3,}", text) else text
+    text = re.sub(r"(?<![\\a-zA-Z])[a-zA-Z]{3,}", lambda word: word[0].lower(), text)
+    return re.sub(r"(?<=\d) +(?=\d)", "_", text.strip()).replace(" ", "")
 
 
 def parse_numeral(text: str) -> tuple[str, int] | None:

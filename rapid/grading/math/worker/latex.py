@@ -37,6 +37,7 @@ TEXT_COMMAND = re.compile(
 )
 # Patterns that are replaced before words are put in quotes: sizes, styles, colours, dollar signs.
 LAYOUT_RULES = (
+    (r"\.{3}", r"\\dots "),
     (
         r"\\(?:left|right|[bB]igg?[lrm]?|(?:display|text)style|limits|large|Large|LARGE|huge|Huge|small|bf|rm|it)(?![a-zA-Z])",
         " ",
@@ -70,7 +71,7 @@ REWRITES = (
     (r"\\{ *\\}", r"\\emptyset "),
     (r'\\mathbb *(?:R|\{ *R *\})|(?:"all" *)?"real" *"numbers"', r"\\reals "),
     (r"\\reals *\\setminus *\\\{([^{},]*)\\\}", r"x\\neq \1"),
-    (r"\\\{ *[a-zA-Z](?: *\\in *\\reals)? *(?:\\mid|:|\|) *([^{}|]*)\\\}", r"\1"),
+    (r"\\\{ *([a-zA-Z])(?: *\\in *\\reals)? *(?:\\mid|:|\|) *([^{}|]*\1[^{}|]*)\\\}", r"\2"),
     (r"\^ *(?:\\degree|\{ *\\degree *\})", r"\\degree "),
 )
 LAYOUT_RULES, REWRITES = (

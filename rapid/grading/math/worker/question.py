@@ -4,7 +4,7 @@ import contextlib
 import functools
 import re
 
-from formula import Formula, parse_formula, tokens, value
+from formula import Formula, kind, parse_formula, tokens, value
 from lark import Tree
 from latex import Unreadable, clean_latex
 
@@ -40,6 +40,10 @@ ORDER_WORDS = re.compile(
     r"|ascending|descending|respectively|beginning with|starting with|arrange|\bsort\b"
     r"|\b(?:as|form) \$[a-zA-Z]\$?, *\$?[a-zA-Z]\b"
 )
+# Words of a question whose answer may be an interval, and of one whose answer is a tuple although
+# the question has an inequality.
+INTERVAL_WORDS = re.compile("(?i)interval|domain|range|inequalit")
+TUPLE_WORDS = re.compile(r"(?i)ordered|\b(?:pair|triple|point|coordinate|vector|center|vert[ei])")
 BASE_WORDS = "two three four five six seven eight nine ten eleven twelve"
 BASES = {word: base for base, word in enumerate(BASE_WORDS.split(" "), 2)}
 
@@ -52,6 +56,17 @@ def find_asked_forms(question: str) -> set[str]:
     """
     patterns = {"shape": SHAPE_WORDS, "simplest": SIMPLEST_FORM_WORDS}
     return {form for form in patterns if patterns[form].search(question.lower())}
+
+
+def asks_interval(question: str) -> bool:
+    """Return whether the answer of a question may be an interval, as that of an inequality is."""
+    if INTERVAL_WORDS.search(question):
+        return True
+    formulas = read_formulas(question)
+    if TUPLE_WORDS.search(question) or "tuple" in map(kind, formulas):
+        return False
+    relations = {part for formula in formulas for part in tokens(formula)}
+    return not relations.isdisjoint(["<", ">", "\\leq", "\\geq"])
 
 
 def parse_base(text: str) -> int:

@@ -6,7 +6,6 @@ answer. The children of a chain, such as 2 <= x < 5, are its sides and, between 
 """
 
 import contextlib
-import re
 from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise, repeat
@@ -26,6 +25,7 @@ from latex import Unreadable
 from question import (
     ORDER_WORDS,
     ROUNDING_WORDS,
+    asks_interval,
     find_asked_forms,
     find_asked_formulas,
     has_value,
@@ -43,6 +43,7 @@ from statements import (
     is_name,
     is_proportional,
     is_rounded,
+    list_inequalities,
     normalize,
     repeats_equation,
     sign_of_infinity,
@@ -50,8 +51,6 @@ from statements import (
     uses_name_of_question,
 )
 
-# Words of a question whose answer may be an interval.
-INTERVAL_WORDS = re.compile("interval|domain|range|inequality")
 SIGN_TERMINALS = ("SIGN", "TIMES", "OVER", "SEPARATOR")
 # Operations that an answer may leave unevaluated only with the same numbers as the known answer.
 SUMS_AND_PRODUCTS = {"sum of numbers", "product of numbers"}
@@ -62,15 +61,16 @@ def is_same(gold: Formula, answer: Formula, question: str) -> bool:
     if gold == answer:
         return True
     # A question for interval notation allows x \in (1, 2), but not 1 < x < 2.
-    if "interval notation" in question and kind(answer) == "chain" and answer.children[1] != "\\in":
+    chains = [part for part in (answer, *operands(answer)) if kind(part) == "chain"]
+    if "interval notation" in question and any(part.children[1] != "\\in" for part in chains):
         return False
     # If both are inequalities, they must use the same names. Otherwise the answer's inequalities
     # may have only one name, one of the question (`uses_name_of_question` has an exception).
-    if kind(gold) == kind(answer) == "chain" and "=" not in (
-        *gold.children[1::2],
-        *answer.children[1::2],
-    ):
-        if find_variables(gold) != find_variables(answer):
+    gold_names, answer_names = (
+        set().union(*map(find_variables, list_inequalities(formula))) for formula in (gold, answer)
+    )
+    if gold_names and answer_names:
+        if gold_names != answer_names:
             return False  # x < 3 is not y < 3
     elif not uses_name_of_question(answer, question):
         return False
@@ -178,15 +178,21 @@ def is_same_collection(gold: Formula, answer: Formula, question: str) -> bool:
         operands(formula) if kind(formula) in COLLECTION_KINDS else [formula]
         for formula in (gold, answer)
     )
-    # {5} is the same as 5, but the set that contains the empty set is not the empty set.
+    # {5} is the same as 5, but a set that contains a set, even the empty one, is not that set.
     if not kinds <= COLLECTION_KINDS:
         are_single = (
             "set" in kinds
             and len(gold_elements) == len(answer_elements) == 1
-            and "CONSTANT" not in map(kind, gold_elements)
+            and not {"CONSTANT", "set"} & {*map(kind, (*gold_elements, *answer_elements))}
         )
         return are_single and is_same(gold_elements[0], answer_elements[0], question)
     if len(gold_elements) != len(answer_elements):
+        return False
+    # Only a whole answer may be in braces: {1, {2}} is not {1, 2}.
+    gold_kinds, answer_kinds = (
+        Counter(map(kind, elements)) for elements in (gold_elements, answer_elements)
+    )
+    if gold_kinds["set"] != answer_kinds["set"]:
         return False
     # A list with the word "and" or "or" between its elements is not a tuple. A separator contains a
     # word if it contains a double quote.
@@ -197,10 +203,12 @@ def is_same_collection(gold: Formula, answer: Formula, question: str) -> bool:
     has_relations = "chain" in map(kind, (*gold_elements, *answer_elements))
     is_unbracketed_tuple = kinds == {"list", "tuple"} and not (
         has_relations
-        or (len(gold_elements) == 2 and INTERVAL_WORDS.search(question))
+        or (len(gold_elements) == 2 and asks_interval(question))
         or any(map(sign_of_infinity, gold_elements))
     )
-    is_ordered_list = kinds <= {"list", "set"} and ORDER_WORDS.search(question)
+    # 1, 3, 5, \dots goes on as its order tells.
+    has_order = "\\dots" in gold_elements or ORDER_WORDS.search(question)
+    is_ordered_list = kinds <= {"list", "set"} and has_order
     if (
         is_unbracketed_tuple
         or is_ordered_list
@@ -209,6 +217,15 @@ def is_same_collection(gold: Formula, answer: Formula, question: str) -> bool:
     ):
         return all(map(is_same, gold_elements, answer_elements, repeat(question)))
     lists = [formula for formula in (gold, answer) if kind(formula) == "list"]
+    # x < 1 or x > 3 is not x < 1 and x > 3. A comma may stand for either word there.
+    if len(lists) == 2 and any(kind(part) in (*INTERVAL_KINDS, "union") for part in gold_elements):
+        words = {word for word in ("and", "or") for part in lists if has_separator(part, word)}
+        # In x \neq 1, x \neq 3 the comma stands for "and".
+        has_comma = "union" in map(kind, gold_elements) and not all(
+            has_separator(part, "or") for part in lists
+        )
+        if len(words) > 1 or (has_comma and "or" in words):
+            return False
     is_union = (
         kinds <= {"list", "union"}
         and not any(has_separator(formula, "and") for formula in lists)
@@ -244,18 +261,22 @@ def is_same_named(gold: Formula, answer: Formula, question: str) -> bool:
         return gold_values.keys() == answer_values.keys() and all(
             is_same(gold_values[name], answer_values[name], question) for name in gold_values
         )
+    if "open_interval" in (kind(gold), kind(answer)):
+        return False  # 1 < x < 2 is not x = 1, y = 2
     if gold_values:
         return is_same_collection(Tree("tuple", list(gold_values.values())), answer, question)
-    names = next(
-        (
-            operands(part)
-            for part in read_formulas(question)
-            if kind(part) == "tuple" and set(operands(part)) == set(answer_values)
-        ),
-        sorted(answer_values, key=lambda name: str(name).strip("\\")),
-    )
+    tuples = [
+        operands(part)
+        for part in read_formulas(question)
+        if kind(part) == "tuple" and set(operands(part)) == set(answer_values)
+    ]
+    # A known answer (1, 2) may be an interval, unless the question has a tuple of the names.
+    if not tuples and kind(gold) == "tuple" and len(answer_values) == 2 and asks_interval(question):
+        return False
+    names = [*tuples, sorted(answer_values, key=lambda name: str(name).strip("\\"))][0]
     values = Tree("tuple", [answer_values[name] for name in names])
-    gold = Tree("tuple", operands(gold)) if kind(gold) in ("list", "tuple") else gold
+    if kind(gold) == "list" and not has_separator(gold, "or"):
+        gold = Tree("tuple", operands(gold))
     return is_same_collection(gold, values, question)
 
 
@@ -316,7 +337,7 @@ def read_solutions(chain: Tree, gold: Formula, question: str) -> list[Formula]:
     sides, relations = operands(chain), chain.children[1::2]
     rounded = []
     if relations[-1] == "\\approx" and all(map(is_name, sides[:-1])):
-        return sides[-1:]
+        return sides[-1:] if {*relations[:-1]} <= {"="} else []
     if relations[-1] == "\\approx" and is_rounded(*sides[-2:]):
         may_be_rounded = number_style(gold) == "decimal" or ROUNDING_WORDS.search(question)
         rounded = sides[-1:] if may_be_rounded else []

@@ -32,13 +32,18 @@ def normalize(formula: Formula) -> Formula:
         return Tree("open_interval", [MINUS_INFINITY, INFINITY])
     if kind(formula) in ("list", "set"):
         elements = []
+        # In x = \pm 1, y = \mp 2 the signs belong together.
+        if any("\\mp" in tokens(part) and "\\pm" not in tokens(part) for part in operands(formula)):
+            raise Unreadable("a \\mp that may belong to the \\pm of another element")
         for part in map(normalize, operands(formula)):  # an element with \pm becomes two elements
             elements += operands(part) if kind(part) == "list" else [part]
         separators = [part for part in formula.children if kind(part) == "SEPARATOR"]
         return Tree(formula.data, [*elements, *separators])
     signs = [token for token in tokens(formula) if token in ("\\pm", "\\mp")]
-    if kind(formula) not in COLLECTION_KINDS and signs:
-        if signs.count("\\pm") > 1:
+    # (\pm 1, \pm 2) could be two tuples or four.
+    is_ambiguous = signs.count("\\pm") > 1
+    if signs and kind(formula) != "union" and not (is_ambiguous and kind(formula) in ORDERED_KINDS):
+        if is_ambiguous:
             raise Unreadable("more than one \\pm")
         return Tree(
             "list",
@@ -103,7 +108,12 @@ def find_named_values(formula: Formula) -> dict[Formula, Formula]:
         return dict(zip(names, values, strict=True)) if is_named else {}
     sides = [operands(part) for part in operands(formula) if is_equation(part)]
     by_name = {left: right for left, right in sides if is_name(left)}
-    is_list = kind(formula) == "list" and len(by_name) == len(operands(formula))
+    # x = 1 or y = 2 are not values of both.
+    is_list = (
+        kind(formula) == "list"
+        and len(by_name) == len(operands(formula))
+        and not has_separator(formula, "or")
+    )
     return by_name if is_list else {}
 
 
@@ -178,14 +188,20 @@ def find_variables(formula: Formula) -> set[str]:
     return {str(token) for token in tokens(formula) if kind(token) == "NAME"}
 
 
+def list_inequalities(formula: Formula) -> list[Tree]:
+    """Return the chains without "=" that a formula is or has as elements."""
+    chains = [part for part in (formula, *operands(formula)) if kind(part) == "chain"]
+    return [chain for chain in chains if "=" not in chain.children[1::2]]
+
+
 def uses_name_of_question(answer: Formula, question: str) -> bool:
     """Return whether an answer's inequalities have at most one name, and the question has it too.
 
     Any name is allowed if the question has no variables or asks for a range.
     """
-    chains = [part for part in (answer, *operands(answer)) if kind(part) == "chain"]
-    chains = [chain for chain in chains if "=" not in chain.children[1::2]]
-    names = {side for chain in chains for side in operands(chain) if is_name(side)}
+    names = {
+        side for chain in list_inequalities(answer) for side in operands(chain) if is_name(side)
+    }
     question_names = set().union(*map(find_variables, read_formulas(question)))
     if len(names) > 1:
         return False
