@@ -12,12 +12,19 @@ import contextlib
 import re
 
 from forms import find_unevaluated
-from formula import Formula, kind, operands, parse_formula, value
+from formula import Formula, kind, operands, parse_formula, tokens, value
 from latex import Unreadable, clean_latex
-from question import find_asked_base, find_asked_forms, find_asked_formulas, parse_base
+from question import (
+    find_asked_base,
+    find_asked_forms,
+    find_asked_formulas,
+    parse_base,
+    read_formulas,
+)
 from relations import is_same
 from statements import COLLECTION_KINDS
 from units import (
+    DEGREES,
     NO_UNIT,
     PERCENT,
     SHARE_WORDS,
@@ -61,8 +68,9 @@ def is_right(gold: str, answer: str, question: str) -> bool:
     if parse_numeral(gold) or parse_numeral(answer.rpartition("=")[2]):
         return is_same_numeral(gold, answer, question)
     question_words = frozenset(extract_prose(question).split())
-    gold_text, gold_unit = split_unit(gold, question_words)
-    answer_text, answer_unit = split_unit(answer, question_words)
+    names = frozenset(part for part in read_formulas(question) if kind(part) == "NAME")
+    gold_text, gold_unit = split_unit(gold, question_words, names)
+    answer_text, answer_unit = split_unit(answer, question_words, names)
     if TEXT.fullmatch(gold_text):
         return normalize_spelling(gold) == normalize_spelling(answer)
     try:
@@ -75,6 +83,8 @@ def is_right(gold: str, answer: str, question: str) -> bool:
         answer_formula = parse_formula(get_right_side(answer_text, question))
     if answer_unit and not can_have_unit(answer_formula):
         return False
+    if (gold_unit, answer_unit) == (NO_UNIT, DEGREES) and "\\pi" in tokens(answer_formula):
+        return False  # a multiple of \pi without a unit is in radians
     if {gold_unit, answer_unit} == {PERCENT, NO_UNIT}:
         return is_same_percent(gold_formula, answer_formula, gold_unit == PERCENT, question)
     if not is_unit_allowed(gold_unit, answer_unit, question):
@@ -101,12 +111,12 @@ def normalize_spelling(text: str) -> str:
     """Return a text in the spelling in which texts are compared.
 
     Quotes around words, spaces, a name before words (as in x = "red") and a full stop after a word
-    are removed. Between digits a space becomes "_", so that 1 2 is not 12. Words are in lower case;
-    single letters and commands keep their case.
+    are removed. Between digits a space becomes "_", so that 1 2 is not 12. Texts with words are in
+    lower case; texts of single letters and commands keep their case.
     """
     text = re.sub(r'^[a-zA-Z] *= *(?=")|["`]|(?<=[a-z"])\.', "", text)
-    text = re.sub(r"(?<![\\a-zA-Z])[a-zA-Z]{3,}", lambda word: word[0].lower(), text)
-    return re.sub(r"(?<=\d) +(?=\d)", "_", text.strip()).replace(" ", "")
+    text = re.sub(r"(?<=\d) +(?=\d)", "_", text.strip()).replace(" ", "")
+    return text.lower() if re.search(r"(?<![\\a-zA-Z])[a-zA-Z]{3,}", text) else text
 
 
 def parse_numeral(text: str) -> tuple[str, int] | None:

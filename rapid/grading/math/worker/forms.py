@@ -137,9 +137,11 @@ def find_unevaluated_at_top(formula: Formula) -> Iterator[str]:
 
 def find_unevaluated_in_sum(signed_terms: list[tuple[str, Formula]]) -> Iterator[str]:
     """Yield what a sum leaves unevaluated: like terms, zeros, constants, two signs in a row."""
-    # Each term as a number times a symbolic part: like terms have the same symbolic part.
+    # Each term as a number times a symbolic part: like terms have the same symbolic part. 2^{n+1}
+    # is 2 times 2^n.
     coefficients, symbolic_parts = zip(
-        *(value(term).as_coeff_Mul() for _, term in signed_terms), strict=True
+        *(sympy.expand_power_exp(value(term)).as_coeff_Mul() for _, term in signed_terms),
+        strict=True,
     )
     if len(set(symbolic_parts)) < len(symbolic_parts) or 0 in coefficients:
         yield "sum of numbers"  # 2x + 3x, x + 0

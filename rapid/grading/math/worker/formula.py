@@ -131,7 +131,12 @@ def _value(formula: Formula) -> Expr:
             raise Unreadable("a sum with \\pm has two values")
         return sympy.Add(*(signs[sign] * value(term) for sign, term in terms(formula)))
     if formula_kind in PRODUCT_KINDS:
-        return sympy.Mul(*(value(factor) ** exponent for exponent, factor in factors(formula)))
+        return sympy.Mul(
+            *(
+                value(factor) if exponent == 1 else power(value(factor), sympy.Integer(exponent))
+                for exponent, factor in factors(formula)
+            )
+        )
     if formula_kind == "function_call":
         function, *exponents, argument = parts  # \sin x has no exponent, \sin^2 x has one
         name, _, base = function[1:].partition("_")
@@ -167,7 +172,10 @@ def _value_of_token(token: Token) -> Expr:
 
 
 def power(base: Expr, exponent: Expr) -> Expr:
-    """Return a power. Raise Unreadable if it would be too large to compute."""
+    """Return a power. Raise Unreadable if it divides by zero or would be too large to compute."""
+    # sympy sees only later that (x+1)^2-x^2-2x-1 is zero, when the quotient has been multiplied.
+    if exponent.is_negative and is_zero(base):
+        raise Unreadable("a division by zero")
     if exponent.is_number and exponent.is_real and abs(exponent) > MAX_EXPONENT:
         raise Unreadable(f"an exponent above {MAX_EXPONENT} is not computed")
     bits = max(abs(base.p), base.q).bit_length() if base.is_Rational else 0
@@ -216,8 +224,12 @@ def is_equal(first: Formula, second: Formula) -> bool:
     if difference.is_Rational:
         return difference == 0
     # sqrtdenest rewrites sqrt(3 + 2 sqrt(2)) as 1 + sqrt(2).
-    for simplify in (lambda x: x, sympy.sqrtdenest):
-        numerator, _ = sympy.fraction(sympy.together(simplify(difference)))
-        if sympy.expand(numerator) == 0:
-            return True
-    return False
+    return is_zero(difference) or is_zero(sympy.sqrtdenest(difference))
+
+
+def is_zero(expression: Expr) -> bool:
+    """Return whether an expression's numerator expands to 0. Its denominator must not be 0."""
+    if expression.is_Rational:
+        return expression == 0
+    numerator, _ = sympy.fraction(sympy.together(expression))
+    return sympy.expand(numerator) == 0

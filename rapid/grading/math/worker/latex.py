@@ -20,7 +20,7 @@ CHARACTERS = {  # Unicode characters and their commands
 SYNONYMS = {  # commands, without backslashes, and the command with the same meaning that is kept
     "dfrac": "frac", "tfrac": "frac", "cfrac": "frac", "dbinom": "binom", "tbinom": "binom",
     "le": "leq", "ge": "geq", "leqslant": "leq", "geqslant": "geq", "ne": "neq", "ast": "times",
-    "ldots": "dots", "cdots": "dots", "dotsc": "dots", "varnothing": "emptyset", "circ": "degree",
+    "ldots": "dots", "cdots": "dots", "dotsc": "dots", "varnothing": "emptyset",
     "bar": "overline", "measuredangle": "angle", "bigcup": "cup", "backslash": "setminus",
     "varphi": "phi", "varepsilon": "epsilon",
 }  # fmt: skip
@@ -72,7 +72,10 @@ REWRITES = (
     (r'\\mathbb *(?:R|\{ *R *\})|(?:"all" *)?"real" *"numbers"', r"\\reals "),
     (r"\\reals *\\setminus *\\\{([^{},]*)\\\}", r"x\\neq \1"),
     (r"\\\{ *([a-zA-Z])(?: *\\in *\\reals)? *(?:\\mid|:|\|) *([^{}|]*\1[^{}|]*)\\\}", r"\2"),
-    (r"\^ *(?:\\degree|\{ *\\degree *\})", r"\\degree "),
+    (
+        r"\^ *(?:\\(?:degree|circ)(?![a-zA-Z])|\{ *\\(?:degree|circ) *\})|\\circ(?! *[a-zA-Z(])",
+        r"\\degree ",
+    ),  # but f \circ g is a function of a function
 )
 LAYOUT_RULES, REWRITES = (
     [(re.compile(pattern), replacement) for pattern, replacement in rules]

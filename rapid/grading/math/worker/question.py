@@ -23,7 +23,8 @@ PIECE_SEPARATOR = re.compile(
 SHAPE_WORDS = re.compile(
     r"\bfactor (?:the|each|completely|over|into|\$|\\\()|factored|\bexpand\b|expanded|mixed number"
     r"|common fraction|\b(?:as|into|to) (?:an? )?(?:\w+ )?(?:fraction|decimal|percent)|decimal form"
-    r"|(?:decimal|scientific) notation|prime factorization|as a power of|complet\w+ the square"
+    r"|(?:decimal|scientific) notation|prime factorization|complet\w+ the square"
+    r"|as (?:a|the) (?:power|product) of"
     r"|(?:vertex|intercept|standard|slope) form|single fraction"
     r"|(?<!be )\b(?:express|write|give|enter|put|leave|find)\b[^.?]*"
     r"\bin (?:the )?(?:[\w-]+ ){0,4}form\b"

@@ -100,6 +100,8 @@ def is_same_number(gold: Formula, answer: Formula, question: str) -> bool:
     """
     if not value(answer).free_symbols <= value(gold).free_symbols or not is_equal(gold, answer):
         return False
+    if not has_same_calls(gold, answer):
+        return False
     # With letters, a root is allowed where the known answer has none: sqrt(2)^x for 2^(x/2).
     always_allowed = {"root"} if value(gold).free_symbols else set()
     unevaluated = find_unevaluated(answer)
@@ -108,6 +110,26 @@ def is_same_number(gold: Formula, answer: Formula, question: str) -> bool:
     ):
         return False
     return not unevaluated & SUMS_AND_PRODUCTS or count_numbers(gold) == count_numbers(answer)
+
+
+def has_same_calls(first: Formula, second: Formula) -> bool:
+    """Return whether f and g have the same arguments in two formulas: 2f(x) is not f(2x).
+
+    Other names before brackets, as in x(x+1), are factors.
+    """
+    first_calls, second_calls = (
+        [
+            operands(part)
+            for part in (formula.iter_subtrees() if isinstance(formula, Tree) else [])
+            if kind(part) == "name_call" and part.children[0][0] in "fg"
+        ]
+        for formula in (first, second)
+    )
+    return all(
+        any(call[0] == other[0] and is_equal(call[1], other[1]) for other in others)
+        for calls, others in ((first_calls, second_calls), (second_calls, first_calls))
+        for call in calls
+    )
 
 
 def count_numbers(formula: Formula) -> Counter:
@@ -264,6 +286,8 @@ def is_same_named(gold: Formula, answer: Formula, question: str) -> bool:
     if "open_interval" in (kind(gold), kind(answer)):
         return False  # 1 < x < 2 is not x = 1, y = 2
     if gold_values:
+        if kind(answer) == "open_interval":  # 1 < x < 2 is not x = 1, y = 2
+            return False
         return is_same_collection(Tree("tuple", list(gold_values.values())), answer, question)
     tuples = [
         operands(part)

@@ -26,6 +26,7 @@ MEASURES = {
 POWER_WORDS = {"square": 2, "sq": 2, "squared": 2, "cubic": 3, "cu": 3, "cubed": 3}
 NO_UNIT: Unit = frozenset()
 PERCENT: Unit = frozenset({("percent", 1)})
+DEGREES: Unit = frozenset({("degree", 1)})
 
 
 def stem_word(word: str) -> str:
@@ -63,16 +64,19 @@ UNIT_AT_END = re.compile(
 UNIT_PART = re.compile(r"[a-z]+|%|\\degree|\$|/|(?<=\^\{)\d")
 
 
-def split_unit(text: str, question_words: frozenset[str]) -> tuple[str, Unit]:
+def split_unit(
+    text: str, question_words: frozenset[str], names: frozenset[str]
+) -> tuple[str, Unit]:
     """Split LaTeX from `clean_latex` into a number, or a list of numbers, and its unit.
 
     In a list either each number or only the last one may have the unit. A word that is neither in
-    quotes nor a word of the question is a unit only if it is a measure.
+    quotes nor a word of the question is a unit only if it is a measure. In a question about `names`
+    k and m, 6km is a product.
     """
     parts = re.split(r'([,;]|"and"|"or")', text)
     if len(parts) == 1 or re.search(r"[(\[]|\\\{", text):
-        return split_number(text, question_words)
-    pairs = [split_number(part, question_words) for part in parts[::2]]
+        return split_number(text, question_words, names)
+    pairs = [split_number(part, question_words, names) for part in parts[::2]]
     numbers, units = zip(*pairs, strict=True)
     # All numbers have the same unit, or only the last one has a unit.
     if {*units[:-1]} <= {units[-1]} or {*units[:-1]} == {NO_UNIT}:
@@ -81,12 +85,17 @@ def split_unit(text: str, question_words: frozenset[str]) -> tuple[str, Unit]:
     return text, NO_UNIT
 
 
-def split_number(text: str, question_words: frozenset[str]) -> tuple[str, Unit]:
+def split_number(
+    text: str, question_words: frozenset[str], names: frozenset[str]
+) -> tuple[str, Unit]:
     """Split one number from its unit; see `split_unit`."""
     unquoted = re.findall(r'(?<![\\"a-z])[a-z]{3,}(?!["a-z])', text)
     if any(
         word not in question_words and stem_word(word) not in MEASURES_BY_STEM for word in unquoted
     ):
+        return text, NO_UNIT
+    letters = re.search(r'(?<![\\"a-zA-Z])[a-zA-Z]+\s*$', text)
+    if letters and set(letters[0].strip()) <= names:
         return text, NO_UNIT
     # A dollar sign comes before the number.
     dollar = re.match(r"( *-?)\s*\\\$", text)
