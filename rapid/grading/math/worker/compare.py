@@ -83,7 +83,9 @@ def is_right(gold: str, answer: str, question: str) -> bool:
         answer_formula = parse_formula(get_right_side(answer_text, question))
     if answer_unit and not can_have_unit(answer_formula):
         return False
-    if (gold_unit, answer_unit) == (NO_UNIT, DEGREES) and "\\pi" in tokens(answer_formula):
+    asks_degrees = "degree" in question.lower()
+    has_pi = "\\pi" in tokens(answer_formula)
+    if (gold_unit, answer_unit) == (NO_UNIT, DEGREES) and has_pi and not asks_degrees:
         return False  # a multiple of \pi without a unit is in radians
     if {gold_unit, answer_unit} == {PERCENT, NO_UNIT}:
         return is_same_percent(gold_formula, answer_formula, gold_unit == PERCENT, question)

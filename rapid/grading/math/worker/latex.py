@@ -37,6 +37,7 @@ TEXT_COMMAND = re.compile(
 )
 # Patterns that are replaced before words are put in quotes: sizes, styles, colours, dollar signs.
 LAYOUT_RULES = (
+    (r"(\.\d+)\.{3}", r"\1"),  # 1.414... is a rounded number
     (r"\.{3}", r"\\dots "),
     (
         r"\\(?:left|right|[bB]igg?[lrm]?|(?:display|text)style|limits|large|Large|LARGE|huge|Huge|small|bf|rm|it)(?![a-zA-Z])",
@@ -60,6 +61,12 @@ REWRITES = (
     (r'(?<![\\"a-zA-Z])(and|or)(?!["a-zA-Z])', r'"\1"'),
     (r"(?<=\d) *A\.?M\b\.?", r' "am"'),
     (r"(?<=\d) *P\.?M\b\.?", r' "pm"'),
+    # \sin 2\pi x is \sin(2\pi x), and not x times \sin 2\pi, which is 0.
+    (
+        r"\\(sin|cos|tan) *(\d* *\\pi|\\frac *\{ *\d* *\\pi *\} *\{ *\d+ *\})"
+        r" *([a-zA-Z])(?![a-zA-Z])",
+        r"\\\1(\2 \3)",
+    ),
     # Roots, other forms of \binom and \frac, inverse functions, matrices
     (r"\\sqrt *\[([^\]]*)\]", r"\\root{\1}"),
     (r"\{([^{}]*)\\choose([^{}]*)\}", r"\\binom{\1}{\2}"),

@@ -4,7 +4,7 @@ import contextlib
 import functools
 import re
 
-from formula import Formula, kind, parse_formula, tokens, value
+from formula import Formula, parse_formula, tokens, value
 from lark import Tree
 from latex import Unreadable, clean_latex
 
@@ -24,7 +24,7 @@ SHAPE_WORDS = re.compile(
     r"\bfactor (?:the|each|completely|over|into|\$|\\\()|factored|\bexpand\b|expanded|mixed number"
     r"|common fraction|\b(?:as|into|to) (?:an? )?(?:\w+ )?(?:fraction|decimal|percent)|decimal form"
     r"|(?:decimal|scientific) notation|prime factorization|complet\w+ the square"
-    r"|as (?:a|the) (?:power|product) of"
+    r"|as a power of|(?<!be )\b(?:express|write)\b[^.?]* as (?:a|the) product of"
     r"|(?:vertex|intercept|standard|slope) form|single fraction"
     r"|(?<!be )\b(?:express|write|give|enter|put|leave|find)\b[^.?]*"
     r"\bin (?:the )?(?:[\w-]+ ){0,4}form\b"
@@ -41,9 +41,10 @@ ORDER_WORDS = re.compile(
     r"|ascending|descending|respectively|beginning with|starting with|arrange|\bsort\b"
     r"|\b(?:as|form) \$[a-zA-Z]\$?, *\$?[a-zA-Z]\b"
 )
-# Words of a question whose answer may be an interval, and of one whose answer is a tuple although
-# the question has an inequality.
-INTERVAL_WORDS = re.compile("(?i)interval|domain|range|inequalit")
+# Words of a question whose answer may be an interval, if it has an inequality and in any case, and
+# of one whose answer is a tuple although it has an inequality.
+SOLVE_WORDS = re.compile(r"(?i)\bsolv|\bsolution|\bvalues? of|\bfor (?:what|which)\b")
+INTERVAL_WORDS = re.compile(r"(?i)interval|\bdomain|\brange|inequalit")
 TUPLE_WORDS = re.compile(r"(?i)ordered|\b(?:pair|triple|point|coordinate|vector|center|vert[ei])")
 BASE_WORDS = "two three four five six seven eight nine ten eleven twelve"
 BASES = {word: base for base, word in enumerate(BASE_WORDS.split(" "), 2)}
@@ -61,13 +62,15 @@ def find_asked_forms(question: str) -> set[str]:
 
 def asks_interval(question: str) -> bool:
     """Return whether the answer of a question may be an interval, as that of an inequality is."""
-    if INTERVAL_WORDS.search(question):
-        return True
     formulas = read_formulas(question)
-    if TUPLE_WORDS.search(question) or "tuple" in map(kind, formulas):
+    trees = [part for part in formulas if isinstance(part, Tree)]
+    if TUPLE_WORDS.search(question) or any([*tree.find_data("tuple")] for tree in trees):
         return False
+    if not SOLVE_WORDS.search(question):
+        return INTERVAL_WORDS.search(question) is not None
     relations = {part for formula in formulas for part in tokens(formula)}
-    return not relations.isdisjoint(["<", ">", "\\leq", "\\geq"])
+    has_inequality = not relations.isdisjoint(["<", ">", "\\leq", "\\geq"])
+    return has_inequality or INTERVAL_WORDS.search(question) is not None
 
 
 def parse_base(text: str) -> int:

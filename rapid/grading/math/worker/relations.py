@@ -100,7 +100,7 @@ def is_same_number(gold: Formula, answer: Formula, question: str) -> bool:
     """
     if not value(answer).free_symbols <= value(gold).free_symbols or not is_equal(gold, answer):
         return False
-    if not has_same_calls(gold, answer):
+    if not has_same_calls(gold, answer, question):
         return False
     # With letters, a root is allowed where the known answer has none: sqrt(2)^x for 2^(x/2).
     always_allowed = {"root"} if value(gold).free_symbols else set()
@@ -112,16 +112,18 @@ def is_same_number(gold: Formula, answer: Formula, question: str) -> bool:
     return not unevaluated & SUMS_AND_PRODUCTS or count_numbers(gold) == count_numbers(answer)
 
 
-def has_same_calls(first: Formula, second: Formula) -> bool:
+def has_same_calls(first: Formula, second: Formula, question: str) -> bool:
     """Return whether f and g have the same arguments in two formulas: 2f(x) is not f(2x).
 
-    Other names before brackets, as in x(x+1), are factors.
+    Other names before brackets, as in x(x+1), are factors, and so are f and g if they are formulas
+    of the question, as in "in terms of $m$ and $g$".
     """
+    functions = {"f", "g"} - {str(part) for part in read_formulas(question) if is_name(part)}
     first_calls, second_calls = (
         [
             operands(part)
             for part in (formula.iter_subtrees() if isinstance(formula, Tree) else [])
-            if kind(part) == "name_call" and part.children[0][0] in "fg"
+            if kind(part) == "name_call" and part.children[0][0] in functions
         ]
         for formula in (first, second)
     )
@@ -286,8 +288,6 @@ def is_same_named(gold: Formula, answer: Formula, question: str) -> bool:
     if "open_interval" in (kind(gold), kind(answer)):
         return False  # 1 < x < 2 is not x = 1, y = 2
     if gold_values:
-        if kind(answer) == "open_interval":  # 1 < x < 2 is not x = 1, y = 2
-            return False
         return is_same_collection(Tree("tuple", list(gold_values.values())), answer, question)
     tuples = [
         operands(part)

@@ -95,7 +95,8 @@ def split_number(
     ):
         return text, NO_UNIT
     letters = re.search(r'(?<![\\"a-zA-Z])[a-zA-Z]+\s*$', text)
-    if letters and set(letters[0].strip()) <= names:
+    word = letters[0].strip() if letters else ""
+    if word and word not in question_words and set(word) <= names:
         return text, NO_UNIT
     # A dollar sign comes before the number.
     dollar = re.match(r"( *-?)\s*\\\$", text)
