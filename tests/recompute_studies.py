@@ -6,11 +6,11 @@ It reads summary.json and evaluation.json in the archives of `reports.record`, a
 parameters. It compares the numbers in the tables of variants and of hypotheses in NAME-tables.txt.
 """
 
+import json
 import statistics
 import sys
 import tarfile
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -55,17 +55,22 @@ class Study:
 
     def __init__(self, root: Path, section: dict, seeds: list[int], data_seed: int):
         self.root, self.seeds, self.data_seed = root, seeds, data_seed
+        self._runs: dict[str, list[Run]] = {}
         self.benchmark, self.variants = section["benchmark"], section["algorithms"]
         self.model = section.get("model", MAIN_MODEL)
 
-    @cache  # noqa: B019 - the few studies live as long as the program
     def read(self, variant: str) -> list[Run]:
         """Return the runs of a variant, by seed."""
+        if variant not in self._runs:
+            self._runs[variant] = self._read_files(variant)
+        return self._runs[variant]
+
+    def _read_files(self, variant: str) -> list[Run]:
         place = self.benchmark, self.model, variant
         runs = [Run(self.root, *place, seed) for seed in self.seeds]
         for run in runs:
             path = f"{'/'.join(place)}/seed{run.seed}"
-            evaluation = yaml.safe_load(
+            evaluation = json.loads(
                 (self.root / "evaluations" / path / "evaluation.json").read_text()
             )
             run.values |= {

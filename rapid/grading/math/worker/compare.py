@@ -30,6 +30,7 @@ from units import (
     SHARE_WORDS,
     asks_percent,
     extract_prose,
+    find_asked_units,
     is_unit_allowed,
     split_unit,
 )
@@ -83,7 +84,7 @@ def is_right(gold: str, answer: str, question: str) -> bool:
         answer_formula = parse_formula(get_right_side(answer_text, question))
     if answer_unit and not can_have_unit(answer_formula):
         return False
-    asks_degrees = "degree" in question.lower()
+    asks_degrees = DEGREES in find_asked_units(question).measures
     has_pi = "\\pi" in tokens(answer_formula)
     if (gold_unit, answer_unit) == (NO_UNIT, DEGREES) and has_pi and not asks_degrees:
         return False  # a multiple of \pi without a unit is in radians

@@ -174,8 +174,10 @@ def _value_of_token(token: Token) -> Expr:
 def power(base: Expr, exponent: Expr) -> Expr:
     """Return a power. Raise Unreadable if it divides by zero or would be too large to compute."""
     # sympy sees only later that (x+1)^2-x^2-2x-1 is zero, when the quotient has been multiplied.
-    # A power is zero only if its base is; expanding (1 + x)^{40} would take long.
-    if exponent.is_negative and is_zero(base.as_base_exp()[0]):
+    # A product is zero only if a factor is, and a power only if its base is; expanding (1 + x)^{40}
+    # would take long.
+    bases = (factor.as_base_exp()[0] for factor in sympy.Mul.make_args(base))
+    if exponent.is_negative and any(map(is_zero, bases)):
         raise Unreadable("a division by zero")
     if exponent.is_number and exponent.is_real and abs(exponent) > MAX_EXPONENT:
         raise Unreadable(f"an exponent above {MAX_EXPONENT} is not computed")
