@@ -148,6 +148,8 @@ def build_claims_tables(
             number,
             last=number == len(by_benchmark),
             margin=100 * data.params.arena.margin,
+            end_points={judged_claim.claim.by for judged_claim in judged_claims},
+            equivalence=any(judged_claim.claim.expect == "same" for judged_claim in judged_claims),
             tests=sum(len(judged_claim.tests) for judged_claim in judged_claims),
             **facts,
         )
