@@ -30,10 +30,9 @@ from rapid.resources.gpus import list_visible_gpus
 from rapid.resources.leases import list_usable_cores
 from rapid.resources.requests import count_cores, count_gpus_per_node, get_memory_limit_mb
 
-# Sizes in 1e6 bytes: the memory that each GPU must have, which is enough for the paper's smallest
-# models; disk space for problems, records and reports; and disk space of a run's embedded (tiny,
+# Disk space in 1e6 bytes: for problems, records and reports, and for a run of an embedded (tiny,
 # trained from scratch) model.
-GPU_MEMORY_MB, SPARE_DISK_MB, MODEL_DISK_MB = 20_000, 5_000, 20
+SPARE_DISK_MB, MODEL_DISK_MB = 5_000, 20
 HUB_SECONDS = 20  # limit for an answer of the Hugging Face hub
 GRADER_ADVICE = (
     "If the grader printed an error, it is above this line. Otherwise check the free memory, and "
@@ -120,17 +119,15 @@ def _check_machine(params: Params) -> Iterator[Check]:
         "CUDA_VISIBLE_DEVICES; `nvidia-smi` lists the GPUs of this machine."
     )
     yield _build_check("GPUs", finding, len(gpus) >= required, advice)
+    for gpu in gpus:
+        yield Check(f"GPU {gpu.name}", f"{gpu.memory_mb:,} MB")
     if gpus:
-        from rapid.cost.estimates import find_runs_too_large  # needs the pipeline's packages
+        from rapid.cost.estimates import find_jobs_too_large  # needs the pipeline's packages
 
         memory = min(gpu.memory_mb for gpu in gpus) * 1e6
-        for run, message in find_runs_too_large(params, memory).items():
+        for job, message in find_jobs_too_large(params, memory).items():
             finding, _, advice = message.partition(": ")  # "20 GB needed, ...: lower ..."
-            yield Check(f"GPU memory of {run}", finding, f"{advice[0].upper()}{advice[1:]}.")
-    advice = f"Jobs need {GPU_MEMORY_MB:,} MB: leave this GPU out of CUDA_VISIBLE_DEVICES."
-    for gpu in gpus:
-        is_enough = gpu.memory_mb >= GPU_MEMORY_MB
-        yield _build_check(f"GPU {gpu.name}", f"{gpu.memory_mb:,} MB", is_enough, advice)
+            yield Check(f"GPU memory of {job}", finding, f"{advice[0].upper()}{advice[1:]}.")
 
 
 def _check_packages(params: Params) -> Check:

@@ -48,6 +48,7 @@ STAGE_SECONDS = {"data": 5.0, "models": 5.0, "report": 30.0}  # of jobs that run
 # share of the runtime with H.
 MAX_RUNTIME_RATIO = 0.9
 LARGEST_H = 16  # the largest H in the paper; larger ones are tried only if params.yaml has them
+SpecWithModel = TrainSpec | EvaluateSpec | DistillSpec | PretrainSpec  # jobs that run a model
 
 
 @dataclass(frozen=True)
@@ -145,15 +146,20 @@ class JobCost:
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """The job's row in the plan: benchmark and model (each may be ""), algorithm or stage."""
-        spec, stage = self.job.spec, self.job.stage
-        benchmark, model = get_benchmark_and_model(spec)
-        if stage == "models":
-            # "make": pre-train the model, or train the tokenizer if there is no model.
-            return "", model, "fetch" if isinstance(spec, FetchSpec) else "make"
-        # The stage "data" has the name "prepare", as its rule.
-        name = spec.run.algorithm if stage == "train" else stage.replace("data", "prepare")
-        return benchmark, model, name
+        """The job's row in the plan."""
+        return build_plan_key(self.job)
+
+
+def build_plan_key(job: Job) -> tuple[str, str, str]:
+    """Return a job's row in the plan: benchmark and model (each may be ""), algorithm or stage."""
+    spec, stage = job.spec, job.stage
+    benchmark, model = get_benchmark_and_model(spec)
+    if stage == "models":
+        # "make": pre-train the model, or train the tokenizer if there is no model.
+        return "", model, "fetch" if isinstance(spec, FetchSpec) else "make"
+    # The stage "data" has the name "prepare", as its rule.
+    name = spec.run.algorithm if stage == "train" else stage.replace("data", "prepare")
+    return benchmark, model, name
 
 
 def estimate_jobs(estimator: Estimator) -> list[JobCost]:
@@ -169,7 +175,7 @@ def _estimate_job(estimator: Estimator, job: Job) -> JobCost:
     if isinstance(spec, FetchSpec):
         disk = machine.shapes[spec.model].parameters * BYTES_PER_NUMBER["bfloat16"]
         return JobCost(job, disk / DOWNLOAD_BYTES_PER_SECOND, units, disk=disk)
-    if not isinstance(spec, TrainSpec | EvaluateSpec | DistillSpec | PretrainSpec):
+    if not isinstance(spec, SpecWithModel):
         return JobCost(job, STAGE_SECONDS.get(job.stage, 0.0), units)
     # Number of models that the job saves: 0 (False) for evaluation and distillation.
     models = 1 + spec.snapshots if isinstance(spec, TrainSpec) else isinstance(spec, PretrainSpec)
@@ -212,8 +218,8 @@ def find_problems(estimator: Estimator, costs: list[JobCost], capacity: int) -> 
     return [f"{subject}: {', '.join(jobs)}: {reason}" for (subject, reason), jobs in names.items()]
 
 
-def find_runs_too_large(params: Params, memory: float) -> dict[str, str]:
-    """Return the training jobs that do not fit into memory, with the reason and advice for each.
+def find_jobs_too_large(params: Params, memory: float) -> dict[str, str]:
+    """Return the jobs whose model does not fit into memory, with the reason and advice for each.
 
     Jobs with models whose size is not known are left out.
 
@@ -221,7 +227,7 @@ def find_runs_too_large(params: Params, memory: float) -> dict[str, str]:
         memory: bytes of a GPU.
 
     Returns:
-        The reason and advice in words, by "model, algorithm".
+        The reason and advice in words, by "model, algorithm" or "model, stage".
     """
     shapes = {}
     for name in params.models:
@@ -229,10 +235,11 @@ def find_runs_too_large(params: Params, memory: float) -> dict[str, str]:
             shapes[name] = find_shape(name, params)
     estimator = Estimator(params, build_default_machine("gpu", shapes), memory=memory)
     problems: dict[str, str] = {}
-    for spec in (job.spec for job in build_plan(params).jobs):
-        is_known = isinstance(spec, TrainSpec) and spec.run.model in shapes
-        if is_known and (reason := estimator.explain_lack_of_memory(spec)):
-            problems.setdefault(f"{spec.run.model}, {spec.run.algorithm}", reason)
+    for job in build_plan(params).jobs:
+        _, model, name = build_plan_key(job)
+        is_known = isinstance(job.spec, SpecWithModel) and model in shapes
+        if is_known and (reason := estimator.explain_lack_of_memory(job.spec)):
+            problems.setdefault(f"{model}, {name}", reason)
     return problems
 
 
