@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 
 import sympy
-from lark import Lark, Token, Tree
+from lark import Lark, Token, Transformer, Tree
 from lark.exceptions import LarkError
 from latex import Unreadable
 from sympy import Expr, Rational
@@ -18,13 +18,42 @@ from sympy import Expr, Rational
 Formula = Tree | Token
 # Kinds of formulas that are evaluated as products. f(x), a name_call, is evaluated as f times x.
 PRODUCT_KINDS = ("product", "fraction", "name_call")
+# Names that are functions before brackets. Other names are factors, as in x(x+1).
+FUNCTION_NAMES = frozenset("fg")
 # The sign of a term of a sum within a sum, by the outer and the inner sign: - and - give +.
 COMBINED_SIGNS = {("+", "+"): "+", ("+", "-"): "-", ("-", "+"): "-", ("-", "-"): "+"}
 # Maximum value of an exponent, and number of bits of a power. Those of answers are far smaller.
 MAX_EXPONENT = MAX_BITS = 100_000
 SYMPY_NAMES = {"arcsin": "asin", "arccos": "acos", "arctan": "atan", "ln": "log"}
 CONSTANTS = {"e": sympy.E, "i": sympy.I, "\\pi": sympy.pi}
-PARSER = Lark(Path(__file__).with_name("grammar.lark").read_text(), parser="lalr")
+
+
+class CallSplitter(Transformer):
+    """Splits a name before brackets with a power: x(x+1)^2 is a product, f(x)^2 a square."""
+
+    def call_power(self, parts: list[Formula]) -> Tree:
+        return split_call("power", *parts)
+
+    def call_factorial(self, parts: list[Formula]) -> Tree:
+        return split_call("factorial", *parts)
+
+
+def split_call(operation: str, name: Token, argument: Formula, *exponent: Formula) -> Tree:
+    """Return the formula in which the operation applies to the brackets, or to a function's value.
+
+    Args:
+        operation: "power" or "factorial".
+    """
+    if name[0] in FUNCTION_NAMES:
+        return Tree(operation, [Tree("name_call", [name, argument]), *exponent])
+    return Tree("product", [name, Tree(operation, [argument, *exponent])])
+
+
+PARSER = Lark(
+    Path(__file__).with_name("grammar.lark").read_text(),
+    parser="lalr",
+    transformer=CallSplitter(),
+)
 
 
 @functools.lru_cache(maxsize=4096)

@@ -19,7 +19,7 @@ from forms import (
     number_style,
     shape,
 )
-from formula import Formula, is_equal, kind, operands, parse_formula, tokens, value
+from formula import FUNCTION_NAMES, Formula, is_equal, kind, operands, parse_formula, tokens, value
 from lark import Token, Tree
 from latex import Unreadable
 from question import (
@@ -118,7 +118,7 @@ def has_same_calls(first: Formula, second: Formula, question: str) -> bool:
     Other names before brackets, as in x(x+1), are factors, and so are f and g if they are formulas
     of the question, as in "in terms of $m$ and $g$".
     """
-    functions = {"f", "g"} - {str(part) for part in read_formulas(question) if is_name(part)}
+    functions = FUNCTION_NAMES - {str(part) for part in read_formulas(question) if is_name(part)}
     first_calls, second_calls = (
         [
             operands(part)
