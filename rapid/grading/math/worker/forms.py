@@ -220,7 +220,11 @@ def find_unevaluated_in_product(formula: Formula) -> Iterator[str]:
     not_numbers = [factor for factor in all_factors if not number_style(factor)]
     if not value(formula).free_symbols and len(not_numbers) > 1 and any(map(has_sum, not_numbers)):
         yield "product of sums"
-    if any(map(is_quotient, operands(formula))) and divisors:  # (x/y)/z
+    # (x/y)/z, (x/y)(z/w) and 60(x/180), but not (x/y)z.
+    quotients = [part for part in operands(formula) if is_quotient(part)]
+    divides = kind(formula) == "fraction" or "OVER" in map(kind, formula.children)
+    has_common_factor = gcd(dividend_number.p, divisor_number.p) != 1
+    if len(quotients) > 1 or (quotients and (divides or has_common_factor)):
         yield "quotient of quotients"
     if any(map(is_negated, all_factors[1:])):
         yield "two signs in a row"
