@@ -90,7 +90,7 @@ def factors(formula: Formula, keeps_fractions: bool = False) -> list[tuple[int, 
     """Return the factors of a product or fraction, each with its exponent: 1, or -1 for a divisor.
 
     Args:
-        keeps_fractions: whether the formula is one factor if it is a \\frac of integers. Such a
+        keeps_fractions: whether the formula is one factor if it is a fraction of integers. Such a
             fraction inside the formula is always one factor.
     """
     formula_kind = kind(formula)
@@ -117,8 +117,10 @@ def split_mixed_number(number: Token) -> tuple[Expr, Expr]:
 
 
 def is_fraction(formula: Formula) -> bool:
-    """Return whether a formula is a \\frac of two integers without signs; 1/2 is a "product"."""
-    return kind(formula) == "fraction" and all(map(is_integer, formula.children))
+    """Return whether a formula is a quotient of two integers without signs: \\frac12 or 1/2."""
+    has_slash = kind(formula) == "product" and kind(formula.children[1]) == "OVER"
+    is_quotient = len(operands(formula)) == 2 and (has_slash or kind(formula) == "fraction")
+    return is_quotient and all(map(is_integer, operands(formula)))
 
 
 def is_integer(formula: Formula) -> bool:
