@@ -145,14 +145,15 @@ def read_unit(words: str) -> Unit | None:
 
 # --- What a question asks for ---
 
-# What follows "how many", and what follows other words before a unit. With a lookahead, (?=...),
-# a match may begin inside another one.
+# What follows "how many", plural nouns in it, and what follows other words before a unit. With a
+# lookahead, (?=...), a match may begin inside another one.
 COUNTED_THINGS = re.compile(r"\b(?:how many|number of) (?=((?:[a-z]+ ?){1,6}))")
+PLURAL = re.compile(r".*[^s]s|people|children|(?:wo)?men")
 NAMED_UNITS = re.compile(r"\b(?:what|nearest|as a|in|per) (?=((?:[a-z]+ ?){1,4}))")
 # Words that end the description of what is counted.
 END_WORDS = (
     "is are was were do does did can will would has have had must should there in with that who "
-    "which to from express"
+    "which to from express than"
 )
 END_WORDS = frozenset(END_WORDS.split(" "))
 # Names of measures that also have other meanings. A question mentions such a measure only if the
@@ -201,9 +202,11 @@ def find_asked_units(question: str) -> AskedUnits:
         if unit := read_unit(" ".join(itertools.takewhile(is_measure_word, phrase))):
             measures.add(unit)
         else:
-            # In "how many cups of red flour", both cups and flour may be the unit.
-            groups = [group.split() for group in " ".join(phrase).split(" of ")]
+            # In "how many cups of red flour", both cups and flour may be the unit, and in "how many
+            # books sold today" books, which is a plural.
+            groups = [group.split() for group in re.split(r"\bof\b", " ".join(phrase))]
             counted |= {stem_word(group[-1]) for group in groups if group}
+            counted |= {stem_word(word) for word in phrase if PLURAL.fullmatch(word)}
             if phrase and stem_word(phrase[0]) in MAGNITUDE_STEMS:
                 counted = {"#"}  # after "how many thousand" no word may be the unit
             words |= {stem_word(word) for word in phrase}
