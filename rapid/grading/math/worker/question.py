@@ -4,7 +4,7 @@ import contextlib
 import functools
 import re
 
-from formula import Formula, parse_formula, tokens, value
+from formula import Formula, kind, operands, parse_formula, tokens, value
 from lark import Tree
 from latex import Unreadable, clean_latex
 
@@ -45,7 +45,10 @@ ORDER_WORDS = re.compile(
 # of one whose answer is a tuple although it has an inequality.
 SOLVE_WORDS = re.compile(r"(?i)\bsolv|\bsolution|\bvalues? of|\bfor (?:what|which)\b")
 INTERVAL_WORDS = re.compile(r"(?i)interval|\bdomain|\brange|inequalit")
-TUPLE_WORDS = re.compile(r"(?i)ordered|\b(?:pair|triple|point|coordinate|vector|center|vert[ei])")
+TUPLE_WORDS = re.compile(
+    r"(?i)ordered|\b(?:pair|triple|point|coordinate|vector|center|vert[ei])"
+    r"|\b(?:values? of|find|for|determine) \$[a-z]\$ and \$[a-z]\$"
+)
 BASE_WORDS = "two three four five six seven eight nine ten eleven twelve"
 BASES = {word: base for base, word in enumerate(BASE_WORDS.split(" "), 2)}
 
@@ -68,8 +71,13 @@ def asks_interval(question: str) -> bool:
         return False
     if not SOLVE_WORDS.search(question):
         return INTERVAL_WORDS.search(question) is not None
-    relations = {part for formula in formulas for part in tokens(formula)}
-    has_inequality = not relations.isdisjoint(["<", ">", "\\leq", "\\geq"])
+    # x < y compares two names, and is no inequality to solve.
+    has_inequality = any(
+        not {"<", ">", "\\leq", "\\geq"}.isdisjoint(chain.children)
+        and [*map(kind, operands(chain))].count("NAME") < 2
+        for tree in trees
+        for chain in tree.find_data("chain")
+    )
     return has_inequality or INTERVAL_WORDS.search(question) is not None
 
 
