@@ -29,9 +29,9 @@ from units import (
     PERCENT,
     SHARE_WORDS,
     asks_percent,
-    extract_prose,
     find_asked_units,
     is_unit_allowed,
+    list_words,
     split_unit,
 )
 
@@ -68,7 +68,7 @@ def is_right(gold: str, answer: str, question: str) -> bool:
         return True
     if parse_numeral(gold) or parse_numeral(answer.rpartition("=")[2]):
         return is_same_numeral(gold, answer, question)
-    question_words = frozenset(extract_prose(question).split())
+    question_words = list_words(question)
     names = frozenset(part for part in read_formulas(question) if kind(part) == "NAME")
     gold_text, gold_unit = split_unit(gold, question_words, names)
     answer_text, answer_unit = split_unit(answer, question_words, names)

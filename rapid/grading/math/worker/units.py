@@ -229,9 +229,7 @@ def find_mentioned_measures(question: str) -> set[str]:
 
     A question mentions a measure by its name, or by a sign of MEASURE_MARKS.
     """
-    in_text = " ".join(re.findall(r"\\(?:text|mbox|mathrm)\{([^{}]*)\}", question)).lower()
-    words = set(extract_prose(question).split()) | set(re.findall("[a-z]+", in_text))
-    words -= AMBIGUOUS_NAMES
+    words = list_words(question) - AMBIGUOUS_NAMES
     after_numbers = re.findall(r"\d[ ~$]*(?:\\(?:text|mathrm)\{ *)?([a-z]+)\b", question.lower())
     measures = {
         MEASURES_BY_STEM[stem]
@@ -240,6 +238,12 @@ def find_mentioned_measures(question: str) -> set[str]:
     }
     marked = {name for name, mark in MEASURE_MARKS.items() if re.search(mark, question)}
     return measures | marked | {"unit"}
+
+
+def list_words(question: str) -> frozenset[str]:
+    """Return the words of a question in lower case, with those of \\text{} in its formulas."""
+    in_text = " ".join(re.findall(r"\\(?:text|mbox|mathrm)\{([^{}]*)\}", question)).lower()
+    return frozenset(extract_prose(question).split()) | set(re.findall("[a-z]+", in_text))
 
 
 def extract_prose(question: str) -> str:
