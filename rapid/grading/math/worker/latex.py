@@ -73,6 +73,9 @@ REWRITES = (
     (r"\{([^{}]*)\\over(?![a-z])([^{}]*)\}", r"\\frac{\1}{\2}"),
     (r"\\(sin|cos|tan) *\^ *\{ *-1 *\}", r"\\arc\1 "),
     (r"\\(begin|end) *\{(?:[bp]?(?:small)?matrix|array)\}(?:\{[clr| ]+\})?", r"\\\1{matrix}"),
+    # (f \circ g)(x) is f(g(x))
+    (r"\( *([a-zA-Z]) *\\circ *([a-zA-Z]) *\) *(\([^()]*\))", r"\1(\2\3)"),
+    (r"(?<![\\a-zA-Z])([a-zA-Z]) *\\circ *([a-zA-Z]) *(\([^()]*\))", r"\1(\2\3)"),
     # The empty set, the real numbers, all real numbers but one (\reals \setminus \{2\}), sets of
     # all x with a property ({x | x > 1}), degrees
     (r"\\{ *\\}", r"\\emptyset "),

@@ -157,14 +157,18 @@ def is_proportional(first: Expr, second: Expr) -> bool:
 
 
 def is_name(formula: Formula) -> bool:
-    """Return whether a formula names a quantity: x, f(2), f^{-1}(2), AB, |AB|, \\angle ABC."""
+    """Return whether a formula names a quantity.
+
+    Examples are x, f(2), f(g(x)), f^{-1}(2), AB, |AB| and \\angle ABC.
+    """
     if kind(formula) == "NAME":
         return formula not in ("e", "i", "\\pi")
     if kind(formula) == "absolute_value":
         return kind(formula.children[0]) == "product" and is_name(formula.children[0])
-    if kind(formula) == "name_call":  # f(2)
+    if kind(formula) == "name_call":
         return len(operands(formula)) == 2 and all(
-            kind(part) == "NAME" or number_style(part) == "integer" for part in operands(formula)
+            kind(part) == "NAME" or number_style(part) == "integer" or is_name(part)
+            for part in operands(formula)
         )
     if kind(formula) != "product" or len(formula.children) != len(operands(formula)):
         return False
