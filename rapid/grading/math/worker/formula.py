@@ -257,8 +257,18 @@ def is_equal(first: Formula, second: Formula) -> bool:
     difference = value(first) - value(second)
     if difference.is_Rational:
         return difference == 0
-    # sqrtdenest rewrites sqrt(3 + 2 sqrt(2)) as 1 + sqrt(2).
-    return is_zero(difference) or is_zero(sympy.sqrtdenest(difference))
+    return is_zero(difference) or is_zero(denest_roots(difference))
+
+
+def denest_roots(expression: Expr) -> Expr:
+    """Return an expression with 1 + sqrt(2) in place of sqrt(3 + 2 sqrt(2)), and so on.
+
+    Each root is rewritten on its own, because sympy takes 1/sqrt(a) for sqrt(a) in sums of both.
+    """
+    return expression.replace(
+        lambda part: part.is_Pow and (2 * part.exp).is_Integer and part.base.is_positive,
+        lambda root: sympy.sqrtdenest(sympy.sqrt(root.base)) ** (2 * root.exp),
+    )
 
 
 def is_zero(expression: Expr) -> bool:
