@@ -114,11 +114,13 @@ def normalize_spelling(text: str) -> str:
     """Return a text in the spelling in which texts are compared.
 
     Quotes around words, spaces, a name before words (as in x = "red") and a full stop after a word
-    are removed. Between digits a space becomes "_", so that 1 2 is not 12. Texts with words are in
-    lower case; texts of single letters and commands keep their case.
+    are removed. Between digits, and between a command and a letter, a space becomes "_", so that
+    1 2 is not 12. Texts with words are in lower case; texts of single letters and commands keep
+    their case.
     """
     text = re.sub(r'^[a-zA-Z] *= *(?=")|["`]|(?<=[a-z"])\.', "", text)
-    text = re.sub(r"(?<=\d) +(?=\d)", "_", text.strip()).replace(" ", "")
+    text = re.sub(r"(?<=\d) +(?=\d)|(\\[a-zA-Z]+) +(?=[a-zA-Z])", r"\1_", text.strip())
+    text = text.replace(" ", "")
     return text.lower() if re.search(r"(?<![\\a-zA-Z])[a-zA-Z]{3,}", text) else text
 
 
