@@ -34,7 +34,12 @@ REQUEST_WORDS = re.compile(
     r"(?i)\b(?:find|compute|what (?:is|are)|values? of|evaluate|calculate|determine|simplify"
     r"|solve for)\b"
 )
-ROUNDING_WORDS = re.compile(r"nearest|round|approximat|decimal place|significant")
+ROUNDING_WORDS = re.compile(
+    r"(?i)\bto the nearest\b|\bnearest (?:integer|whole|ten|hundred|thousand|cent|percent|degree)"
+    r"|\bround(?:ed)? (?:your|the answer|each|to|off|up|down)\b|\bdecimal places?\b"
+    r"|\bsignificant (?:dig|fig)"
+    r"|\b(?:what|find|how|compute|calculate|determine|answer)\b[^.?!]*\bapproximat"
+)
 ORDER_WORDS = re.compile(
     r"(?i)\bin (?:\w+ )?order\b|\b(?:least|greatest|smallest|largest)\b.*"
     r"\b(?:first|to)\b"

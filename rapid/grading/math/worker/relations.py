@@ -16,7 +16,6 @@ from forms import (
     has_arithmetic,
     is_power_of_numbers,
     is_simplest,
-    number_style,
     shape,
 )
 from formula import FUNCTION_NAMES, Formula, is_equal, kind, operands, parse_formula, tokens, value
@@ -44,6 +43,7 @@ from statements import (
     is_proportional,
     is_rounded,
     list_inequalities,
+    must_be_rounded,
     normalize,
     repeats_equation,
     sign_of_infinity,
@@ -353,7 +353,8 @@ def read_solutions(chain: Tree, gold: Formula, question: str) -> list[Formula]:
 
     The value is the last side, or the first if the last is a name. Each other side must be a name,
     a formula that the question asks for, or equal to the value. The rounded value may follow after
-    \\approx. It is returned too if the question asks for rounding or the known answer is a decimal.
+    \\approx. It is returned too if the question asks for rounding, or if the known answer is a
+    decimal that must be rounded (`statements.must_be_rounded`).
     If only names come before \\approx, as in x \\approx 3.14, only the rounded value is returned.
 
     An answer that repeats an equation of the question, or has other relations, states no value.
@@ -363,7 +364,7 @@ def read_solutions(chain: Tree, gold: Formula, question: str) -> list[Formula]:
     if relations[-1] == "\\approx" and all(map(is_name, sides[:-1])):
         return sides[-1:] if {*relations[:-1]} <= {"="} else []
     if relations[-1] == "\\approx" and is_rounded(*sides[-2:]):
-        may_be_rounded = number_style(gold) == "decimal" or ROUNDING_WORDS.search(question)
+        may_be_rounded = ROUNDING_WORDS.search(question) or must_be_rounded(gold, sides[-2])
         rounded = sides[-1:] if may_be_rounded else []
         sides, relations = sides[:-1], relations[:-1]
     equal = Token("RELATION", "=")

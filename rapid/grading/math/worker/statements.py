@@ -4,6 +4,8 @@ A chain has sides with relations between them: x = 5, 2 <= x < 5. grammar.lark d
 other kinds of formulas.
 """
 
+import re
+
 import sympy
 from forms import has_arithmetic, number_style
 from formula import Formula, kind, operands, tokens, value
@@ -133,6 +135,17 @@ def is_rounded(exact: Formula, decimal: Formula) -> bool:
     places = len(tokens(decimal)[-1].partition(".")[2])
     # The difference may be at most half a unit of the last decimal place.
     return bool(abs(value(exact) - value(decimal)) * 2 * 10**places <= 1)
+
+
+def must_be_rounded(decimal: Formula, exact: Formula) -> bool:
+    """Return whether a decimal can stand for the number `exact` only as its rounded value.
+
+    It has at least two decimal places, and `exact` has no last one, like 1/3 = 0.333...
+    """
+    if number_style(decimal) != "decimal" or not re.search(r"\.\d\d", tokens(decimal)[-1]):
+        return False
+    number = value(exact)
+    return not number.is_Rational or 10 ** number.q.bit_length() % number.q != 0
 
 
 def is_proportional(first: Expr, second: Expr) -> bool:
