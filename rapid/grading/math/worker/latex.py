@@ -37,7 +37,8 @@ TEXT_COMMAND = re.compile(
 )
 # Patterns that are replaced before words are put in quotes: sizes, styles, colours, dollar signs.
 LAYOUT_RULES = (
-    (r"(\.\d+)\.{3}", r"\1"),  # 1.414... is a rounded number
+    # After \approx, 1.414... is a rounded number. Elsewhere it is a number with unknown digits.
+    (r"(\\approx *\d*\.\d+) *(?:\.{3}|\\[lc]?dots(?![a-zA-Z]))", r"\1"),
     (r"\.{3}", r"\\dots "),
     (
         r"\\(?:left|right|[bB]igg?[lrm]?|(?:display|text)style|limits|large|Large|LARGE|huge|Huge|small|bf|rm|it)(?![a-zA-Z])",
