@@ -134,7 +134,8 @@ def operands(formula: Formula) -> list[Formula]:
     return [
         part
         for part in parts
-        if kind(part) not in ("SIGN", "TIMES", "OVER", "FUNCTION", "RELATION", "SEPARATOR")
+        if kind(part)
+        not in ("SIGN", "TIMES", "OVER", "FUNCTION", "RELATION", "SEPARATOR", "CONJUNCTION")
     ]
 
 

@@ -51,7 +51,7 @@ from statements import (
     uses_name_of_question,
 )
 
-SIGN_TERMINALS = ("SIGN", "TIMES", "OVER", "SEPARATOR")
+SIGN_TERMINALS = ("SIGN", "TIMES", "OVER", "SEPARATOR", "CONJUNCTION")
 # Operations that an answer may leave unevaluated only with the same numbers as the known answer.
 SUMS_AND_PRODUCTS = {"sum of numbers", "product of numbers"}
 

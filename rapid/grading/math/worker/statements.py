@@ -39,7 +39,9 @@ def normalize(formula: Formula) -> Formula:
             raise Unreadable("a \\mp that may belong to the \\pm of another element")
         for part in map(normalize, operands(formula)):  # an element with \pm becomes two elements
             elements += operands(part) if kind(part) == "list" else [part]
-        separators = [part for part in formula.children if kind(part) == "SEPARATOR"]
+        separators = [
+            part for part in formula.children if kind(part) in ("SEPARATOR", "CONJUNCTION")
+        ]
         return Tree(formula.data, [*elements, *separators])
     signs = [token for token in tokens(formula) if token in ("\\pm", "\\mp")]
     # (\pm 1, \pm 2) could be two tuples or four.
@@ -229,7 +231,9 @@ def uses_name_of_question(answer: Formula, question: str) -> bool:
 
 def has_separator(collection: Tree, text: str) -> bool:
     """Return whether a text, such as the word "and", is in a separator between elements."""
-    return any(kind(part) == "SEPARATOR" and text in part for part in collection.children)
+    return any(
+        kind(part) in ("SEPARATOR", "CONJUNCTION") and text in part for part in collection.children
+    )
 
 
 def repeats_equation(formula: Formula, equation: Tree) -> bool:
