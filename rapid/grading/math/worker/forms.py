@@ -14,6 +14,7 @@ import sympy
 from formula import (
     PRODUCT_KINDS,
     Formula,
+    denest_roots,
     factors,
     is_integer,
     kind,
@@ -122,9 +123,7 @@ def find_unevaluated_at_top(formula: Formula) -> Iterator[str]:
         case "power":
             yield from find_unevaluated_in_power(*formula.children)
         case "root":
-            yield "root"
-            if kind(formula.children[-1]) == "power" or has_sum(formula.children[-1]):
-                yield "root of a power or sum"
+            yield from find_unevaluated_in_root(formula.children[-1])
         case "absolute_value":
             # |-x| could be |x|.
             yield "two signs in a row" if is_negated(formula.children[0]) else operation
@@ -163,7 +162,7 @@ def find_unevaluated_in_power(base: Formula, exponent: Formula) -> Iterator[str]
     if not exponent_value.is_Rational:
         yield "exponential"
     elif not exponent_value.is_Integer:
-        yield "root"
+        yield from find_unevaluated_in_root(base)
     elif (  # (x^2)^3, x^1, 2^3
         kind(base) in ("power", "root")
         or exponent_value in (0, 1)
@@ -179,6 +178,13 @@ def find_unevaluated_in_power(base: Formula, exponent: Formula) -> Iterator[str]
         yield "power of a product"
     if exponent_value.is_negative and base_value.free_symbols:
         yield "denominator"
+
+
+def find_unevaluated_in_root(radicand: Formula) -> Iterator[str]:
+    """Yield what a root leaves unevaluated, written with a root sign or an exponent such as 1/2."""
+    yield "root"
+    if kind(radicand) == "power" or has_sum(radicand):
+        yield "root of a power or sum"
 
 
 def find_unevaluated_in_product(formula: Formula) -> Iterator[str]:
@@ -347,7 +353,7 @@ def is_simplified_root(surd: Formula) -> bool:
     """Return whether no factor can be taken out of a root, and the root's index is the smallest."""
     # sympy simplifies a root: it takes out `number`, and writes the rest with the smallest index,
     # which is the denominator of the exponent.
-    number, rest = value(surd).as_coeff_Mul()
+    number, rest = denest_roots(value(surd)).as_coeff_Mul()
     if kind(surd) == "power":
         index = value(surd.children[1]).q
     else:
