@@ -265,8 +265,9 @@ def is_unit_allowed(gold: Unit, answer: Unit, question: str) -> bool:
       exponent.
     - If the unit of the known answer is no measure, an answer may have as its unit another thing
       that the question counts.
-    - If the known answer has no unit, an answer may have the unit that the question asks for.
-    - If the question asks for no unit either, an answer may have a measure that the question
+    - If the known answer has no unit, an answer may have the unit that the question asks for, in
+      the sentence that asks if it names one.
+    - If that sentence names no unit, an answer may have a measure that the question
       mentions: squared if the question is about an area, cubed if the question is about a volume.
       It may not have degrees if the question is about lengths or trigonometric functions, and no
       measure if it is about a rate.
@@ -282,10 +283,15 @@ def is_unit_allowed(gold: Unit, answer: Unit, question: str) -> bool:
             # "units", or "square units", may replace a measure of length with the same power.
             return names == {"unit"} and is_length and powers == sorted(power for _, power in gold)
         return is_counted
-    if asked_units.measures or asked_units.counted:
-        return answer in asked_units.measures or is_counted
-    sentences = re.split(r"(?<=[a-z)$])[.?]\s", question.strip())
+    if is_counted:
+        return True
+    sentences = re.split(r"(?<=[\w)$])[.?]\s", question.strip())
     sentence = next(filter(QUESTION_WORDS.search, reversed(sentences)), sentences[-1])
+    units_of_sentence = find_asked_units(sentence)
+    if units_of_sentence.measures or units_of_sentence.counted:
+        return answer in units_of_sentence.measures
+    if answer in asked_units.measures:
+        return True
     sentence_words = extract_prose(sentence).split()
     # An area is in squares of a mentioned measure, a volume in cubes.
     powers_by_word = {"area": 2, "volume": 3}
