@@ -40,6 +40,8 @@ NUMERAL = re.compile(r'\(?([0-9A-Z]*[0-9][0-9A-Z]*)\)? *_\{ *\(?"?(\w+)"?\)? *\}
 # An answer with words in quotes (except "or" and "and", which join values), or of at least two
 # capitals or four letters, is compared as text.
 TEXT = re.compile(r'.*"(?!or"|and")[a-z]+".*|[A-Z]{2,}|[a-zA-Z]{4,}', re.DOTALL)
+# Words, or a probability, on the left side of an equation.
+LABEL = re.compile(r' *(?:(?:"[a-z]+" *)+(?:\([^()]*\))?|\\?Pr? *\([^()]*\)) *=')
 
 
 def compare(gold: str, answer: str, question: str) -> str:
@@ -96,16 +98,17 @@ def is_right(gold: str, answer: str, question: str) -> bool:
 
 
 def get_right_side(text: str, question: str) -> str:
-    """Return the right side of an equation that cannot be parsed as a whole.
+    """Return what follows the left side of an equation that cannot be parsed as a whole.
 
-    Raise Unreadable unless the left side is words, as in "area" = 5, or a formula that the question
-    asks for.
+    Raise Unreadable unless the left side is words, as in "area" = 5 or "area"(ABC) = 2+3 = 5, a
+    probability, or a formula that the question asks for.
     """
+    if label := LABEL.match(text):
+        return text[label.end() :]
     left_side, _, right_side = text.rpartition("=")
-    is_asked_for = normalize_spelling(left_side) in map(
+    if right_side and normalize_spelling(left_side) in map(
         normalize_spelling, find_asked_formulas(question)
-    )
-    if right_side and (is_asked_for or re.fullmatch(r'(?: *"[a-z]+")+ *', left_side)):
+    ):
         return right_side
     raise Unreadable(text)
 

@@ -98,10 +98,9 @@ def split_number(
     word = letters[0].strip() if letters else ""
     if word and word not in question_words and set(word) <= names:
         return text, NO_UNIT
-    # A dollar sign comes before the number.
-    dollar = re.match(r"( *-?)\s*\\\$", text)
-    if dollar:
-        return dollar[1] + text[dollar.end() :], frozenset({("dollar", 1)})
+    # A dollar sign comes before the number, which is the last side in x = 5\cdot\$3 = \$15.
+    if re.match(r" *-? *\\\$", text.rpartition("=")[2]):
+        return text.replace("\\$", ""), frozenset({("dollar", 1)})
     unit_match = UNIT_AT_END.search(text)
     before = text[: unit_match.start()] if unit_match else ""
     # The unit must follow a number or a formula, and no function: in \sin m, m is a variable.
