@@ -143,7 +143,8 @@ def clean_latex(text: str, is_list: bool = False) -> str:
         text = text[1:-1].strip()
     if not (is_list or re.search(r"[(\[]|\\\{", text)):
         text = THOUSANDS.sub(lambda digits: re.sub("[, ]", "", digits[0]), text)
-    return add_braces([SIGN_COMMANDS.get(token, token) for token in TOKEN.findall(text)])
+    text = add_braces([SIGN_COMMANDS.get(token, token) for token in TOKEN.findall(text)])
+    return re.sub(r"(?<=\{) +| +(?=[{}])", "", text)
 
 
 def quote_words(content: str, before: str) -> str:
