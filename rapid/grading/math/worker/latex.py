@@ -80,8 +80,12 @@ REWRITES = (
     # all x with a property ({x | x > 1}), degrees
     (r"\\{ *\\}", r"\\emptyset "),
     (r'\\mathbb *(?:R|\{ *R *\})|(?:"all" *)?"real" *"numbers"', r"\\reals "),
-    (r"\\reals *\\setminus *\\\{([^{},]*)\\\}", r"x\\neq \1"),
-    (r"\\\{ *([a-zA-Z])(?: *\\in *\\reals)? *(?:\\mid|:|\|) *([^{}|]*\1[^{}|]*)\\\}", r"\2"),
+    (r"\\reals *\\setminus *\\\{((?:[^{},]|\{[^{},]*\})*)\\\}", r"x\\neq \1"),
+    (
+        r"\\\{ *([a-zA-Z])(?: *\\in *\\reals)? *(?:\\mid|:|\|)"
+        r" *((?:[^{}|]|\{[^{}]*\})*\1(?:[^{}|]|\{[^{}]*\})*)\\\}",
+        r"\2",
+    ),
     (
         r"\^ *(?:\\(?:degree|circ)(?![a-zA-Z])|\{ *\\(?:degree|circ) *\})|\\circ(?! *[a-zA-Z(])",
         r"\\degree ",
