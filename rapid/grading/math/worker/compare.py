@@ -169,8 +169,8 @@ def is_same_percent(
 
 
 def can_have_unit(formula: Formula) -> bool:
-    """Return whether a formula can have a unit, as numbers, lists of numbers and x = 5 can."""
-    if kind(formula) == "list":
+    """Return whether a formula can have a unit: numbers, lists and sets of them, and x = 5 can."""
+    if kind(formula) in ("list", "set"):
         return all(map(can_have_unit, operands(formula)))
     last = formula.children[-1] if kind(formula) == "chain" else formula
     return kind(last) not in COLLECTION_KINDS and not value(last).free_symbols

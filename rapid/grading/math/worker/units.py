@@ -67,12 +67,15 @@ UNIT_PART = re.compile(r"[a-z]+|%|\\degree|\$|/|(?<=\^\{)\d")
 def split_unit(
     text: str, question_words: frozenset[str], names: frozenset[str]
 ) -> tuple[str, Unit]:
-    """Split LaTeX from `clean_latex` into a number, or a list of numbers, and its unit.
+    """Split LaTeX from `clean_latex` into a number, or a list or set of numbers, and its unit.
 
-    In a list either each number or only the last one may have the unit. A word that is neither in
-    quotes nor a word of the question is a unit only if it is a measure. In a question about `names`
-    k and m, 6km is a product.
+    In a list or set either each number or only the last one may have the unit. A word that is
+    neither in quotes nor a word of the question is a unit only if it is a measure. In a question
+    about `names` k and m, 6km is a product.
     """
+    if elements := re.fullmatch(r"\\\{((?:(?!\\[{}])[^()\[\]])*)\\\}", text):
+        numbers, unit = split_unit(elements[1], question_words, names)
+        return f"\\{{{numbers}\\}}", unit
     parts = re.split(r'([,;]|"and"|"or")', text)
     if len(parts) == 1 or re.search(r"[(\[]|\\\{", text):
         return split_number(text, question_words, names)
