@@ -76,6 +76,12 @@ REWRITES = (
     # (f \circ g)(x) is f(g(x))
     (r"\( *([a-zA-Z]) *\\circ *([a-zA-Z]) *\) *(\([^()]*\))", r"\1(\2\3)"),
     (r"(?<![\\a-zA-Z])([a-zA-Z]) *\\circ *([a-zA-Z]) *(\([^()]*\))", r"\1(\2\3)"),
+    # Equations in brackets, or in rows with a brace before them, are a list of equations
+    (r"^ *\(([^()=]*=[^()]*)\) *$", r"\1"),
+    (
+        r"\\begin *\{cases\}([^&]*?)\\end *\{cases\}",
+        lambda rows: rows[1].strip(" \\").replace(r"\\", ","),
+    ),
     # The empty set, the real numbers, all real numbers but one (\reals \setminus \{2\}), sets of
     # all x with a property ({x | x > 1}), degrees
     (r"\\{ *\\}", r"\\emptyset "),
