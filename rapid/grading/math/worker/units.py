@@ -126,6 +126,8 @@ def read_unit(words: str) -> Unit | None:
     for part in UNIT_PART.findall(words.replace("mph", "miles per hour")):
         if part in ("per", "/"):
             sign = -1
+        elif part == "old" and last_name == "yr":
+            continue  # 5 years old is 5 years
         elif part in POWER_WORDS or part.isdecimal():
             # "squared" and ^{2} follow a measure, "square" comes before it.
             factor = POWER_WORDS.get(part) or int(part)
@@ -197,7 +199,7 @@ class AskedUnits(NamedTuple):
 
 def find_asked_units(question: str) -> AskedUnits:
     """Return the units that a question asks for, as in "how many inches" and "in dollars"."""
-    text = extract_prose(question)
+    text = extract_prose(question).replace("how old", "how many years")
     measures, counted, words = set(), set(), set()
     for phrase in COUNTED_THINGS.findall(text):
         phrase = list(itertools.takewhile(lambda word: word not in END_WORDS, phrase.split()))
