@@ -35,8 +35,13 @@ from units import (
     split_unit,
 )
 
-# A number in a base, such as 1101_2 or (1A)_{16}.
-NUMERAL = re.compile(r'\(?([0-9A-Z]*[0-9][0-9A-Z]*)\)? *_\{ *\(?"?(\w+)"?\)? *\}')
+# A number in a base, such as 1101_2, (1A)_{16} or 11 (base 2).
+NUMERAL = re.compile(
+    r'\(?([0-9A-Z]*[0-9][0-9A-Z]*)\)? *(?:_\{|(?=\(? *"base"))'
+    r' *\(? *(?:"base" *)?"?(\w+)"? *\)? *\}?'
+)
+# The modulus at the end of 3 \pmod{5} or 3 (mod 5).
+MODULUS = re.compile(r'\(? *\\?"?[pb]?mod(?:ulo)?"? *\{? *(\d+) *\}? *\)?$')
 # An answer with words in quotes (except "or" and "and", which join values), or of at least two
 # capitals or four letters, is compared as text.
 TEXT = re.compile(r'.*"(?!or"|and")[a-z]+".*|[A-Z]{2,}|[a-zA-Z]{4,}', re.DOTALL)
@@ -68,7 +73,9 @@ def is_right(gold: str, answer: str, question: str) -> bool:
     gold, answer = clean_latex(gold, is_list), clean_latex(answer, is_list)
     if gold == answer:
         return True
-    if parse_numeral(gold) or parse_numeral(answer.rpartition("=")[2]):
+    gold, answer = drop_modulus(gold, question), drop_modulus(answer, question)
+    *sides, last = map(parse_numeral, answer.split("="))
+    if parse_numeral(gold) or last or (any(sides) and gold.isdecimal()):
         return is_same_numeral(gold, answer, question)
     question_words = list_words(question)
     names = frozenset(part for part in read_formulas(question) if kind(part) == "NAME")
@@ -113,6 +120,24 @@ def get_right_side(text: str, question: str) -> str:
     raise Unreadable(text)
 
 
+def drop_modulus(text: str, question: str) -> str:
+    """Return the number in 3 \\pmod{5} or 2^3 \\equiv 3 \\pmod{5}.
+
+    The question must name the modulus, and each side before the number must be a letter or
+    congruent to it. Other text is returned unchanged.
+    """
+    modulus = MODULUS.search(text)
+    if not modulus or not re.search(rf"(?:mod|modulo|by)\W*{modulus[1]}\b", question):
+        return text
+    *sides, number = text[: modulus.start()].strip().split("\\equiv")
+    is_congruence = all(
+        re.fullmatch(" *[a-zA-Z] *", side)
+        or (value(parse_formula(side)) - value(parse_formula(number))) % int(modulus[1]) == 0
+        for side in sides
+    )
+    return number.strip() if is_congruence else text
+
+
 def normalize_spelling(text: str) -> str:
     """Return a text in the spelling in which texts are compared.
 
@@ -142,11 +167,19 @@ def is_same_numeral(gold: str, answer: str, question: str) -> bool:
     *sides, last = map(str.strip, answer.split("="))
     gold_numeral = parse_numeral(gold) or (gold, find_asked_base(question))
     answer_numeral = parse_numeral(last) or (last, gold_numeral[1])
+    if answer_numeral != gold_numeral:
+        return False
     # In x = 69_16 = 1101001_2 the last side is the answer. Each other side must be a letter, or a
-    # number with a base that has the same value.
-    numerals = [parse_numeral(side) for side in sides if not re.fullmatch("[a-zA-Z]", side)]
-    return answer_numeral == gold_numeral and all(
-        numeral and int(*numeral) == int(*gold_numeral) for numeral in numerals
+    # sum of numbers with bases that has the same value.
+    numeral = parse_numeral("{}_{{{}}}".format(*gold_numeral))
+    sums = [
+        [*map(parse_numeral, side.split("+"))]
+        for side in sides
+        if not re.fullmatch("[a-zA-Z]", side)
+    ]
+    return all(
+        numeral and all(terms) and sum(int(*term) for term in terms if term) == int(*numeral)
+        for terms in sums
     )
 
 
