@@ -82,11 +82,11 @@ def is_right(gold: str, answer: str, question: str) -> bool:
     gold_text, gold_unit = split_unit(gold, question_words, names)
     answer_text, answer_unit = split_unit(answer, question_words, names)
     if TEXT.fullmatch(gold_text):
-        return normalize_spelling(gold) == normalize_spelling(answer)
+        return is_same_text(gold, answer)
     try:
         gold_formula = parse_formula(gold_text)
     except Unreadable:
-        return normalize_spelling(gold) == normalize_spelling(answer)
+        return is_same_text(gold, answer)
     try:
         answer_formula = parse_formula(answer_text)
     except Unreadable:
@@ -136,6 +136,14 @@ def drop_modulus(text: str, question: str) -> str:
         for side in sides
     )
     return number.strip() if is_congruence else text
+
+
+def is_same_text(gold: str, answer: str) -> bool:
+    """Return whether two texts are the same. Upper case counts unless the known answer is words."""
+    gold_spelling, answer_spelling = normalize_spelling(gold), normalize_spelling(answer)
+    if re.fullmatch(r'(?:"[a-z]+" *)+', gold):
+        answer_spelling = answer_spelling.lower()
+    return gold_spelling == answer_spelling
 
 
 def normalize_spelling(text: str) -> str:
