@@ -18,6 +18,7 @@ from question import (
     find_asked_base,
     find_asked_forms,
     find_asked_formulas,
+    find_options,
     parse_base,
     read_formulas,
 )
@@ -45,6 +46,8 @@ MODULUS = re.compile(r'\(? *\\?"?[pb]?mod(?:ulo)?"? *\{? *(\d+) *\}? *\)?$')
 # An answer with words in quotes (except "or" and "and", which join values), or of at least two
 # capitals or four letters, is compared as text.
 TEXT = re.compile(r'.*"(?!or"|and")[a-z]+".*|[A-Z]{2,}|[a-zA-Z]{4,}', re.DOTALL)
+# The letter of an option, and the text after it.
+CHOICE = re.compile(r"\(?([A-F])[.:)]* *(.*)")
 # Words, or a probability, on the left side of an equation.
 LABEL = re.compile(r' *(?:(?:"[a-z]+" *)+(?:\([^()]*\))?|\\?Pr? *\([^()]*\)) *=')
 
@@ -74,6 +77,7 @@ def is_right(gold: str, answer: str, question: str) -> bool:
     if gold == answer:
         return True
     gold, answer = drop_modulus(gold, question), drop_modulus(answer, question)
+    answer = read_choice(answer, gold, question)
     *sides, last = map(parse_numeral, answer.split("="))
     if parse_numeral(gold) or last or (any(sides) and gold.isdecimal()):
         return is_same_numeral(gold, answer, question)
@@ -102,6 +106,21 @@ def is_right(gold: str, answer: str, question: str) -> bool:
     if not is_unit_allowed(gold_unit, answer_unit, question):
         return False
     return is_same(gold_formula, answer_formula, question)
+
+
+def read_choice(answer: str, gold: str, question: str) -> str:
+    """Return the option that an answer such as (B), or (B) with the option's own text, chooses.
+
+    It is the letter if the known answer is a letter, and else the text. An answer that chooses no
+    option of the question is returned unchanged.
+    """
+    choice = CHOICE.fullmatch(answer)
+    option = find_options(question).get(choice[1]) if choice else None
+    if not choice or not option:
+        return answer
+    if normalize_spelling(choice[2]) not in ("", normalize_spelling(option)):
+        return answer
+    return choice[1] if re.fullmatch(r"\(?[A-F]\)?", gold) else option
 
 
 def get_right_side(text: str, question: str) -> str:
