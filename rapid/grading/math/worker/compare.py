@@ -18,6 +18,7 @@ from question import (
     find_asked_base,
     find_asked_forms,
     find_asked_formulas,
+    find_options,
     parse_base,
     read_formulas,
 )
@@ -35,11 +36,20 @@ from units import (
     split_unit,
 )
 
-# A number in a base, such as 1101_2 or (1A)_{16}.
-NUMERAL = re.compile(r'\(?([0-9A-Z]*[0-9][0-9A-Z]*)\)? *_\{ *\(?"?(\w+)"?\)? *\}')
+# A number in a base, such as 1101_2, (1A)_{16} or 11 (base 2).
+NUMERAL = re.compile(
+    r'\(?([0-9A-Z]*[0-9][0-9A-Z]*)\)? *(?:_\{|(?=\(? *"base"))'
+    r' *\(? *(?:"base" *)?"?(\w+)"? *\)? *\}?'
+)
+# The modulus at the end of 3 \pmod{5} or 3 (mod 5).
+MODULUS = re.compile(r'\(? *\\?"?[pb]?mod(?:ulo)?"? *\{? *(\d+) *\}? *\)?$')
 # An answer with words in quotes (except "or" and "and", which join values), or of at least two
 # capitals or four letters, is compared as text.
 TEXT = re.compile(r'.*"(?!or"|and")[a-z]+".*|[A-Z]{2,}|[a-zA-Z]{4,}', re.DOTALL)
+# The letter of an option, and the text after it.
+CHOICE = re.compile(r"\(?([A-F])[.:)]* *(.*)")
+# Words, or a probability, on the left side of an equation.
+LABEL = re.compile(r' *(?:(?:"[a-z]+" *)+(?:\([^()]*\))?|\\?Pr? *\([^()]*\)) *=')
 
 
 def compare(gold: str, answer: str, question: str) -> str:
@@ -66,18 +76,21 @@ def is_right(gold: str, answer: str, question: str) -> bool:
     gold, answer = clean_latex(gold, is_list), clean_latex(answer, is_list)
     if gold == answer:
         return True
-    if parse_numeral(gold) or parse_numeral(answer.rpartition("=")[2]):
+    gold, answer = drop_modulus(gold, question), drop_modulus(answer, question)
+    answer = read_choice(answer, gold, question)
+    *sides, last = map(parse_numeral, answer.split("="))
+    if parse_numeral(gold) or last or (any(sides) and gold.isdecimal()):
         return is_same_numeral(gold, answer, question)
     question_words = list_words(question)
     names = frozenset(part for part in read_formulas(question) if kind(part) == "NAME")
     gold_text, gold_unit = split_unit(gold, question_words, names)
     answer_text, answer_unit = split_unit(answer, question_words, names)
     if TEXT.fullmatch(gold_text):
-        return normalize_spelling(gold) == normalize_spelling(answer)
+        return is_same_text(gold, answer)
     try:
         gold_formula = parse_formula(gold_text)
     except Unreadable:
-        return normalize_spelling(gold) == normalize_spelling(answer)
+        return is_same_text(gold, answer)
     try:
         answer_formula = parse_formula(answer_text)
     except Unreadable:
@@ -95,19 +108,61 @@ def is_right(gold: str, answer: str, question: str) -> bool:
     return is_same(gold_formula, answer_formula, question)
 
 
-def get_right_side(text: str, question: str) -> str:
-    """Return the right side of an equation that cannot be parsed as a whole.
+def read_choice(answer: str, gold: str, question: str) -> str:
+    """Return the option that an answer such as (B), or (B) with the option's own text, chooses.
 
-    Raise Unreadable unless the left side is words, as in "area" = 5, or a formula that the question
-    asks for.
+    It is the letter if the known answer is a letter, and else the text. An answer that chooses no
+    option of the question is returned unchanged.
     """
+    choice = CHOICE.fullmatch(answer)
+    option = find_options(question).get(choice[1]) if choice else None
+    if not choice or not option:
+        return answer
+    if normalize_spelling(choice[2]) not in ("", normalize_spelling(option)):
+        return answer
+    return choice[1] if re.fullmatch(r"\(?[A-F]\)?", gold) else option
+
+
+def get_right_side(text: str, question: str) -> str:
+    """Return what follows the left side of an equation that cannot be parsed as a whole.
+
+    Raise Unreadable unless the left side is words, as in "area" = 5 or "area"(ABC) = 2+3 = 5, a
+    probability, or a formula that the question asks for.
+    """
+    if label := LABEL.match(text):
+        return text[label.end() :]
     left_side, _, right_side = text.rpartition("=")
-    is_asked_for = normalize_spelling(left_side) in map(
+    if right_side and normalize_spelling(left_side) in map(
         normalize_spelling, find_asked_formulas(question)
-    )
-    if right_side and (is_asked_for or re.fullmatch(r'(?: *"[a-z]+")+ *', left_side)):
+    ):
         return right_side
     raise Unreadable(text)
+
+
+def drop_modulus(text: str, question: str) -> str:
+    """Return the number in 3 \\pmod{5} or 2^3 \\equiv 3 \\pmod{5}.
+
+    The question must name the modulus, and each side before the number must be a letter or
+    congruent to it. Other text is returned unchanged.
+    """
+    modulus = MODULUS.search(text)
+    if not modulus or not re.search(rf"(?:mod|modulo|by)\W*{modulus[1]}\b", question):
+        return text
+    *sides, number = text[: modulus.start()].strip().split("\\equiv")
+    is_congruence = all(
+        re.fullmatch(" *[a-zA-Z] *", side)
+        or (value(parse_formula(side)) - value(parse_formula(number))) % int(modulus[1]) == 0
+        for side in sides
+    )
+    return number.strip() if is_congruence else text
+
+
+def is_same_text(gold: str, answer: str) -> bool:
+    """Return whether two texts are the same. Upper case counts unless the known answer is words."""
+    gold_spelling, answer_spelling = normalize_spelling(gold), normalize_spelling(answer)
+    if re.fullmatch(r'(?:"[a-z]+" *)+', gold):
+        answer_spelling = answer_spelling.lower()
+    return gold_spelling == answer_spelling
 
 
 def normalize_spelling(text: str) -> str:
@@ -141,11 +196,19 @@ def is_same_numeral(gold: str, answer: str, question: str) -> bool:
     *sides, last = map(str.strip, answer.split("="))
     gold_numeral = parse_numeral(gold) or (gold, find_asked_base(question))
     answer_numeral = parse_numeral(last) or (last, gold_numeral[1])
+    if answer_numeral != gold_numeral:
+        return False
     # In x = 69_16 = 1101001_2 the last side is the answer. Each other side must be a letter, or a
-    # number with a base that has the same value.
-    numerals = [parse_numeral(side) for side in sides if not re.fullmatch("[a-zA-Z]", side)]
-    return answer_numeral == gold_numeral and all(
-        numeral and int(*numeral) == int(*gold_numeral) for numeral in numerals
+    # sum of numbers with bases that has the same value.
+    numeral = parse_numeral("{}_{{{}}}".format(*gold_numeral))
+    sums = [
+        [*map(parse_numeral, side.split("+"))]
+        for side in sides
+        if not re.fullmatch("[a-zA-Z]", side)
+    ]
+    return all(
+        numeral and all(terms) and sum(int(*term) for term in terms if term) == int(*numeral)
+        for terms in sums
     )
 
 
@@ -168,8 +231,8 @@ def is_same_percent(
 
 
 def can_have_unit(formula: Formula) -> bool:
-    """Return whether a formula can have a unit, as numbers, lists of numbers and x = 5 can."""
-    if kind(formula) == "list":
+    """Return whether a formula can have a unit: numbers, lists and sets of them, and x = 5 can."""
+    if kind(formula) in ("list", "set"):
         return all(map(can_have_unit, operands(formula)))
     last = formula.children[-1] if kind(formula) == "chain" else formula
     return kind(last) not in COLLECTION_KINDS and not value(last).free_symbols

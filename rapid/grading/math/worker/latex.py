@@ -77,12 +77,23 @@ REWRITES = (
     # (f \circ g)(x) is f(g(x))
     (r"\( *([a-zA-Z]) *\\circ *([a-zA-Z]) *\) *(\([^()]*\))", r"\1(\2\3)"),
     (r"(?<![\\a-zA-Z])([a-zA-Z]) *\\circ *([a-zA-Z]) *(\([^()]*\))", r"\1(\2\3)"),
+    # Equations in brackets, or in rows with a brace before them, are a list of equations
+    (r"^ *\(([^()=]*=[^()]*)\) *$", r"\1"),
+    (
+        r"\\begin *\{cases\}([^&]*?)\\end *\{cases\}",
+        lambda rows: rows[1].strip(" \\").replace(r"\\", ","),
+    ),
     # The empty set, the real numbers, all real numbers but one (\reals \setminus \{2\}), sets of
     # all x with a property ({x | x > 1}), degrees
     (r"\\{ *\\}", r"\\emptyset "),
+    (r'(?i)^ *"?no"? *(?:"?real"? *)?"?solutions?"? *$', r"\\emptyset "),
     (r'\\mathbb *(?:R|\{ *R *\})|(?:"all" *)?"real" *"numbers"', r"\\reals "),
-    (r"\\reals *\\setminus *\\\{([^{},]*)\\\}", r"x\\neq \1"),
-    (r"\\\{ *([a-zA-Z])(?: *\\in *\\reals)? *(?:\\mid|:|\|) *([^{}|]*\1[^{}|]*)\\\}", r"\2"),
+    (r"\\reals *\\setminus *\\\{((?:[^{},]|\{[^{},]*\})*)\\\}", r"x\\neq \1"),
+    (
+        r"\\\{ *([a-zA-Z])(?: *\\in *\\reals)? *(?:\\mid|:|\|)"
+        r" *((?:[^{}|]|\{[^{}]*\})*\1(?:[^{}|]|\{[^{}]*\})*)\\\}",
+        r"\2",
+    ),
     (
         r"\^ *(?:\\(?:degree|circ)(?![a-zA-Z])|\{ *\\(?:degree|circ) *\})|\\circ(?! *[a-zA-Z(])",
         r"\\degree ",
@@ -144,7 +155,8 @@ def clean_latex(text: str, is_list: bool = False) -> str:
         text = text[1:-1].strip()
     if not (is_list or re.search(r"[(\[]|\\\{", text)):
         text = THOUSANDS.sub(lambda digits: re.sub("[, ]", "", digits[0]), text)
-    return add_braces([SIGN_COMMANDS.get(token, token) for token in TOKEN.findall(text)])
+    text = add_braces([SIGN_COMMANDS.get(token, token) for token in TOKEN.findall(text)])
+    return re.sub(r"(?<=\{) +| +(?=[{}])", "", text)
 
 
 def quote_words(content: str, before: str) -> str:

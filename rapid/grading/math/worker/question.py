@@ -18,6 +18,11 @@ DELIMITED_FORMULA = re.compile(
 PIECE_SEPARATOR = re.compile(
     r"\\\\|\\(?:begin|end)\{[a-z*]+\}|\"[^\"]*\"|[&=<>,;:]|\\(?:[gl]eq|approx)\b"
 )
+# The letter of an option, as in (A) Line or A. Line, and what ends the option's text.
+OPTION_LETTER = re.compile(
+    r"(?:\\[a-z]+ *\{ *)?(?<!\w)\(([A-F])\) *\}?|(?:^|\$ )([A-F])\. ", re.MULTILINE
+)
+OPTION_END = re.compile(r"\n|\\q?quad|\\\]")
 # Words with which a question asks for a shape of the answer (`forms.shape`), for its simplest form,
 # for the formula that follows, for a rounded value, and for an order of several values.
 SHAPE_WORDS = re.compile(
@@ -84,6 +89,18 @@ def asks_interval(question: str) -> bool:
         for chain in tree.find_data("chain")
     )
     return has_inequality or INTERVAL_WORDS.search(question) is not None
+
+
+def find_options(question: str) -> dict[str, str]:
+    """Return the options of a multiple choice question by letter, as LaTeX from `clean_latex`."""
+    letters = [*OPTION_LETTER.finditer(question)]
+    ends = [*(letter.start() for letter in letters[1:]), len(question)]
+    options = {}
+    for letter, end in zip(letters, ends, strict=False):
+        text = OPTION_END.split(question[letter.end() : end])[0]
+        with contextlib.suppress(Unreadable):
+            options[letter[1] or letter[2]] = clean_latex(text)
+    return options
 
 
 def parse_base(text: str) -> int:

@@ -198,12 +198,15 @@ def is_same_collection(gold: Formula, answer: Formula, question: str) -> bool:
     intervals may be used for their union.
     """
     kinds = {kind(gold), kind(answer)}
+    # {5} is the same as 5, and {(1, 2)} as the tuple (1, 2). But a set that contains a set, even
+    # the empty one, is not that set.
+    may_contain_tuple = kinds == {"set", "tuple"} and not asks_interval(question)
+    collection_kinds = COLLECTION_KINDS - ({"tuple"} if may_contain_tuple else set())
     gold_elements, answer_elements = (
-        operands(formula) if kind(formula) in COLLECTION_KINDS else [formula]
+        operands(formula) if kind(formula) in collection_kinds else [formula]
         for formula in (gold, answer)
     )
-    # {5} is the same as 5, but a set that contains a set, even the empty one, is not that set.
-    if not kinds <= COLLECTION_KINDS:
+    if not kinds <= collection_kinds:
         are_single = (
             "set" in kinds
             and len(gold_elements) == len(answer_elements) == 1

@@ -44,8 +44,10 @@ def normalize(formula: Formula) -> Formula:
         ]
         return Tree(formula.data, [*elements, *separators])
     signs = [token for token in tokens(formula) if token in ("\\pm", "\\mp")]
-    # (\pm 1, \pm 2) could be two tuples or four.
-    is_ambiguous = signs.count("\\pm") > 1
+    # (\pm 1, \pm 2) could be two tuples or four, but in x = \pm\sqrt4 = \pm 2 the signs belong
+    # together.
+    sides = operands(formula) if kind(formula) == "chain" else [formula]
+    is_ambiguous = any(tokens(side).count("\\pm") > 1 for side in sides)
     if signs and kind(formula) != "union" and not (is_ambiguous and kind(formula) in ORDERED_KINDS):
         if is_ambiguous:
             raise Unreadable("more than one \\pm")

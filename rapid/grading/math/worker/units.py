@@ -67,12 +67,15 @@ UNIT_PART = re.compile(r"[a-z]+|%|\\degree|\$|/|(?<=\^\{)\d")
 def split_unit(
     text: str, question_words: frozenset[str], names: frozenset[str]
 ) -> tuple[str, Unit]:
-    """Split LaTeX from `clean_latex` into a number, or a list of numbers, and its unit.
+    """Split LaTeX from `clean_latex` into a number, or a list or set of numbers, and its unit.
 
-    In a list either each number or only the last one may have the unit. A word that is neither in
-    quotes nor a word of the question is a unit only if it is a measure. In a question about `names`
-    k and m, 6km is a product.
+    In a list or set either each number or only the last one may have the unit. A word that is
+    neither in quotes nor a word of the question is a unit only if it is a measure. In a question
+    about `names` k and m, 6km is a product.
     """
+    if elements := re.fullmatch(r"\\\{((?:(?!\\[{}])[^()\[\]])*)\\\}", text):
+        numbers, unit = split_unit(elements[1], question_words, names)
+        return f"\\{{{numbers}\\}}", unit
     parts = re.split(r'([,;]|"and"|"or")', text)
     if len(parts) == 1 or re.search(r"[(\[]|\\\{", text):
         return split_number(text, question_words, names)
@@ -98,10 +101,9 @@ def split_number(
     word = letters[0].strip() if letters else ""
     if word and word not in question_words and set(word) <= names:
         return text, NO_UNIT
-    # A dollar sign comes before the number.
-    dollar = re.match(r"( *-?)\s*\\\$", text)
-    if dollar:
-        return dollar[1] + text[dollar.end() :], frozenset({("dollar", 1)})
+    # A dollar sign comes before the number, which is the last side in x = 5\cdot\$3 = \$15.
+    if re.match(r" *-? *\\\$", text.rpartition("=")[2]):
+        return text.replace("\\$", ""), frozenset({("dollar", 1)})
     unit_match = UNIT_AT_END.search(text)
     before = text[: unit_match.start()] if unit_match else ""
     # The unit must follow a number or a formula, and no function: in \sin m, m is a variable.
@@ -124,6 +126,8 @@ def read_unit(words: str) -> Unit | None:
     for part in UNIT_PART.findall(words.replace("mph", "miles per hour")):
         if part in ("per", "/"):
             sign = -1
+        elif part == "old" and last_name == "yr":
+            continue  # 5 years old is 5 years
         elif part in POWER_WORDS or part.isdecimal():
             # "squared" and ^{2} follow a measure, "square" comes before it.
             factor = POWER_WORDS.get(part) or int(part)
@@ -195,7 +199,7 @@ class AskedUnits(NamedTuple):
 
 def find_asked_units(question: str) -> AskedUnits:
     """Return the units that a question asks for, as in "how many inches" and "in dollars"."""
-    text = extract_prose(question)
+    text = extract_prose(question).replace("how old", "how many years")
     measures, counted, words = set(), set(), set()
     for phrase in COUNTED_THINGS.findall(text):
         phrase = list(itertools.takewhile(lambda word: word not in END_WORDS, phrase.split()))
@@ -265,8 +269,9 @@ def is_unit_allowed(gold: Unit, answer: Unit, question: str) -> bool:
       exponent.
     - If the unit of the known answer is no measure, an answer may have as its unit another thing
       that the question counts.
-    - If the known answer has no unit, an answer may have the unit that the question asks for.
-    - If the question asks for no unit either, an answer may have a measure that the question
+    - If the known answer has no unit, an answer may have the unit that the question asks for, in
+      the sentence that asks if it names one.
+    - If that sentence names no unit, an answer may have a measure that the question
       mentions: squared if the question is about an area, cubed if the question is about a volume.
       It may not have degrees if the question is about lengths or trigonometric functions, and no
       measure if it is about a rate.
@@ -282,10 +287,15 @@ def is_unit_allowed(gold: Unit, answer: Unit, question: str) -> bool:
             # "units", or "square units", may replace a measure of length with the same power.
             return names == {"unit"} and is_length and powers == sorted(power for _, power in gold)
         return is_counted
-    if asked_units.measures or asked_units.counted:
-        return answer in asked_units.measures or is_counted
-    sentences = re.split(r"(?<=[a-z)$])[.?]\s", question.strip())
+    if is_counted:
+        return True
+    sentences = re.split(r"(?<=[\w)$])[.?]\s", question.strip())
     sentence = next(filter(QUESTION_WORDS.search, reversed(sentences)), sentences[-1])
+    units_of_sentence = find_asked_units(sentence)
+    if units_of_sentence.measures or units_of_sentence.counted:
+        return answer in units_of_sentence.measures
+    if answer in asked_units.measures:
+        return True
     sentence_words = extract_prose(sentence).split()
     # An area is in squares of a mentioned measure, a volume in cubes.
     powers_by_word = {"area": 2, "volume": 3}
