@@ -39,6 +39,10 @@ REQUEST_WORDS = re.compile(
     r"(?i)\b(?:find|compute|what (?:is|are)|values? of|evaluate|calculate|determine|simplify"
     r"|solve for)\b"
 )
+# Words of a sentence that asks something.
+QUESTION_WORDS = re.compile(
+    r"(?i)\b(?:find|what|which|how|compute|determine|calculate|solve|give|enter|express|write)\b"
+)
 ROUNDING_WORDS = re.compile(
     r"(?i)\bto the nearest\b|\bnearest (?:integer|whole|ten|hundred|thousand|cent|percent|degree)"
     r"|\bround(?:ed)? (?:your|the answer|each|to|off|up|down)\b|\bdecimal places?\b"
@@ -52,12 +56,13 @@ ORDER_WORDS = re.compile(
     r"|\b(?:as|form) \$[a-zA-Z]\$?, *\$?[a-zA-Z]\b"
 )
 # Words of a question whose answer may be an interval, if it has an inequality and in any case, and
-# of one whose answer is a tuple although it has an inequality.
+# those with which a question asks for a tuple.
 SOLVE_WORDS = re.compile(r"(?i)\bsolv|\bsolution|\bvalues? of|\bfor (?:what|which)\b")
 INTERVAL_WORDS = re.compile(r"(?i)interval|\bdomain|\brange|inequalit")
 TUPLE_WORDS = re.compile(
-    r"(?i)ordered|\b(?:pair|triple|point|coordinate|vector|center|vert[ei])"
-    r"|\b(?:values? of|find|for|determine) \$[a-z]\$ and \$[a-z]\$"
+    r"(?i)\bordered\b|\b(?:values? of|find|for|determine) \$[a-z]\$ and \$[a-z]\$"
+    r"|\b(?:find|determine|compute|give|enter|express|write|convert|(?<!for )(?:what|which))\b"
+    r"[^.?!,$]*\b(?:pair|triple|(?:mid|end)?point|coordinate|vector|center|vert[ei])"
 )
 BASE_WORDS = "two three four five six seven eight nine ten eleven twelve"
 BASES = {word: base for base, word in enumerate(BASE_WORDS.split(" "), 2)}
@@ -77,7 +82,7 @@ def asks_interval(question: str) -> bool:
     """Return whether the answer of a question may be an interval, as that of an inequality is."""
     formulas = read_formulas(question)
     trees = [part for part in formulas if isinstance(part, Tree)]
-    if TUPLE_WORDS.search(question) or any([*tree.find_data("tuple")] for tree in trees):
+    if asks_tuple(question):
         return False
     if not SOLVE_WORDS.search(question):
         return INTERVAL_WORDS.search(question) is not None
@@ -101,6 +106,21 @@ def find_options(question: str) -> dict[str, str]:
         with contextlib.suppress(Unreadable):
             options[letter[1] or letter[2]] = clean_latex(text)
     return options
+
+
+def asks_tuple(question: str) -> bool:
+    """Return whether a question asks for a tuple, by its words or by names such as (x, y)."""
+    sentences = filter(QUESTION_WORDS.search, split_sentences(question))
+    return TUPLE_WORDS.search(question) is not None or any(
+        kind(formula) == "tuple" and {*map(kind, operands(formula))} == {"NAME"}
+        for sentence in sentences
+        for formula in read_formulas(sentence)
+    )
+
+
+def split_sentences(question: str) -> list[str]:
+    """Return the sentences of a question."""
+    return re.split(r"(?<=[\w)}\]$])[.?!]\$*(?:\\[)\]])?\s", question.strip())
 
 
 def parse_base(text: str) -> int:

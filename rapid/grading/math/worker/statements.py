@@ -77,10 +77,10 @@ def to_interval(chain: Tree) -> Formula:
     """
     sides, relations = operands(chain), [str(part) for part in chain.children[1::2]]
     if relations == ["\\in"]:
-        is_set = kind(sides[1]) in COLLECTION_KINDS or sides[1] == "\\reals"
         right_side = normalize(sides[1])
-        if kind(right_side) == "tuple":
+        if kind(right_side) == "tuple" and len(operands(right_side)) == 2:
             right_side = Tree("open_interval", right_side.children)
+        is_set = kind(right_side) in (*INTERVAL_KINDS, "union", "set")
         return right_side if is_set and is_name(sides[0]) else chain
     if relations == ["\\neq"] and is_name(sides[0]):
         bounds = [MINUS_INFINITY, sides[1]], [sides[1], INFINITY]

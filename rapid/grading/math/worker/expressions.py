@@ -1,0 +1,123 @@
+"""Compares numbers and formulas with letters: their values, what they leave to be done, their form.
+
+docs/benchmarks.md describes the rules. `gold` is the known answer. An operation is unevaluated if
+it is written but not carried out (forms.py).
+"""
+
+from collections import Counter
+
+from forms import (
+    OTHER_SHAPE,
+    find_unevaluated,
+    has_arithmetic,
+    is_power_of_numbers,
+    is_simplest,
+    shape,
+)
+from formula import FUNCTION_NAMES, Formula, is_equal, kind, operands, tokens, value
+from lark import Tree
+from question import find_asked_forms, list_expressions, read_formulas
+from statements import is_name
+
+SIGN_TERMINALS = ("SIGN", "TIMES", "OVER", "SEPARATOR", "CONJUNCTION")
+# Operations that an answer may leave unevaluated only with the same numbers as the known answer.
+SUMS_AND_PRODUCTS = {"sum of numbers", "product of numbers"}
+
+
+def is_same_number(gold: Formula, answer: Formula, question: str) -> bool:
+    """Return whether two expressions are the same answer.
+
+    They must be equal. The answer may leave unevaluated only what the known answer leaves
+    unevaluated too (`forms.find_unevaluated`), and must have the form that the question asks for.
+    """
+    if not value(answer).free_symbols <= value(gold).free_symbols or not is_equal(gold, answer):
+        return False
+    if not has_same_calls(gold, answer, question):
+        return False
+    # With letters, a root is allowed where the known answer has none: sqrt(2)^x for 2^(x/2).
+    always_allowed = {"root"} if value(gold).free_symbols else set()
+    unevaluated = find_unevaluated(answer)
+    if not unevaluated <= find_unevaluated(gold) | always_allowed or not is_form_allowed(
+        gold, answer, question
+    ):
+        return False
+    return not unevaluated & SUMS_AND_PRODUCTS or count_numbers(gold) == count_numbers(answer)
+
+
+def has_same_calls(first: Formula, second: Formula, question: str) -> bool:
+    """Return whether f and g have the same arguments in two formulas: 2f(x) is not f(2x).
+
+    Other names before brackets, as in x(x+1), are factors, and so are f and g if they are formulas
+    of the question, as in "in terms of $m$ and $g$".
+    """
+    functions = FUNCTION_NAMES - {str(part) for part in read_formulas(question) if is_name(part)}
+    first_calls, second_calls = (
+        [
+            operands(part)
+            for part in (formula.iter_subtrees() if isinstance(formula, Tree) else [])
+            if kind(part) == "name_call" and part.children[0][0] in functions
+        ]
+        for formula in (first, second)
+    )
+    return all(
+        any(call[0] == other[0] and is_equal(call[1], other[1]) for other in others)
+        for calls, others in ((first_calls, second_calls), (second_calls, first_calls))
+        for call in calls
+    )
+
+
+def count_numbers(formula: Formula) -> Counter:
+    """Count the numbers and powers of numbers in a formula, other than 1."""
+    if kind(formula) == "NUMBER" or is_power_of_numbers(formula):
+        return Counter({value(formula): 1} if value(formula) != 1 else {})
+    return sum(map(count_numbers, operands(formula)), Counter())
+
+
+def is_form_allowed(gold: Formula, answer: Formula, question: str) -> bool:
+    """Return whether the question allows the form in which an answer is written.
+
+    The form is the shape (`forms.shape`) and whether the formula is in simplest form. An answer
+    with the form of the known answer and the same symbols is always allowed. For others:
+
+    - If the question asks for a shape, the answer must have the shape of the known answer, and no
+      arithmetic that is left to be done.
+    - If the question asks for a shape or for the simplest form, or the answer is factored, the
+      answer must be in simplest form if the known answer is.
+    - A formula that is neither expanded nor factored is allowed only if the known answer is one
+      and the question asks for no shape.
+    - An answer must not only repeat the question: if the question contains an expression of the
+      same value, the answer must have another form. Integers are an exception, and so are answers
+      in the form of the known answer if the question contains the known answer itself.
+    """
+    gold_shape, gold_is_simplest = shape(gold), is_simplest(gold)
+    answer_shape, answer_is_simplest = shape(answer), is_simplest(answer)
+    is_same_form = (answer_shape, answer_is_simplest) == (gold_shape, gold_is_simplest)
+    if is_same_form and count_symbols(gold) == count_symbols(answer):
+        return True
+    asked_forms = find_asked_forms(question)  # a subset of {"shape", "simplest"}
+    if answer_shape == OTHER_SHAPE and (gold_shape != OTHER_SHAPE or "shape" in asked_forms):
+        return False
+    if "shape" in asked_forms and (answer_shape != gold_shape or has_arithmetic(answer)):
+        return False
+    is_less_simple = gold_is_simplest and not answer_is_simplest
+    if is_less_simple and (asked_forms or answer_shape == "factored"):
+        return False
+    if answer_shape == "integer":
+        return True
+    unevaluated = find_unevaluated(answer)
+    # Expressions in the question that equal the answer, and leave unevaluated only what the answer
+    # leaves unevaluated too.
+    copies = [
+        part
+        for part in list_expressions(question)
+        if find_unevaluated(part) <= unevaluated and is_equal(part, answer)
+    ]
+    if is_same_form and any(count_symbols(part) == count_symbols(gold) for part in copies):
+        return True  # the question states the known answer itself
+    answer_form = answer_shape, answer_is_simplest
+    return not any((shape(part), is_simplest(part)) == answer_form for part in copies)
+
+
+def count_symbols(formula: Formula) -> Counter:
+    """Count the letters, numbers and commands in a formula: all tokens but signs."""
+    return Counter(token for token in tokens(formula) if kind(token) not in SIGN_TERMINALS)
