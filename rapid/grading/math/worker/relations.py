@@ -45,6 +45,7 @@ from statements import (
     sign_of_infinity,
     subtract_sides,
     uses_name_of_question,
+    uses_names_of_question,
 )
 
 
@@ -187,7 +188,7 @@ def is_same_named(gold: Formula, answer: Formula, question: str) -> bool:
 
     If only the answer has names, the values are compared in the order in which the question lists
     the names, or else in their alphabetical order. If only the known answer has names, the values
-    are compared in the known answer's order.
+    are compared in the known answer's order. The answer may not make up names.
     """
     gold_values, answer_values = find_named_values(gold), find_named_values(answer)
     if gold_values and answer_values:
@@ -198,6 +199,9 @@ def is_same_named(gold: Formula, answer: Formula, question: str) -> bool:
         return False  # 1 < x < 2 is not x = 1, y = 2
     if gold_values:
         return is_same_collection(Tree("tuple", list(gold_values.values())), answer, question)
+    has_equations = "chain" in map(kind, operands(gold))  # x = 1, x = 2 is not x = 1, y = 2
+    if has_equations or not uses_names_of_question(answer_values, gold, question):
+        return False
     tuples = [
         operands(part)
         for part in read_formulas(question)
