@@ -9,12 +9,14 @@ from collections import Counter
 from forms import (
     OTHER_SHAPE,
     find_unevaluated,
+    get_power_base,
     has_arithmetic,
+    has_sum,
     is_power_of_numbers,
     is_simplest,
     shape,
 )
-from formula import FUNCTION_NAMES, Formula, is_equal, kind, operands, tokens, value
+from formula import FUNCTION_NAMES, Formula, factors, is_equal, kind, operands, tokens, value
 from lark import Tree
 from question import find_asked_forms, list_expressions, read_formulas
 from statements import is_name
@@ -85,6 +87,8 @@ def is_form_allowed(gold: Formula, answer: Formula, question: str) -> bool:
       answer must be in simplest form if the known answer is.
     - A formula that is neither expanded nor factored is allowed only if the known answer is one
       and the question asks for no shape.
+    - An answer must not only multiply or divide formulas of the question (`combines_formulas`), if
+      the known answer has another form.
     - An answer must not only repeat the question: if the question contains an expression of the
       same value, the answer must have another form. Integers are an exception, and so are answers
       in the form of the known answer if the question contains the known answer itself.
@@ -104,6 +108,8 @@ def is_form_allowed(gold: Formula, answer: Formula, question: str) -> bool:
         return False
     if answer_shape == "integer":
         return True
+    if not is_same_form and combines_formulas(answer, question):
+        return False
     unevaluated = find_unevaluated(answer)
     # Expressions in the question that equal the answer, and leave unevaluated only what the answer
     # leaves unevaluated too.
@@ -116,6 +122,18 @@ def is_form_allowed(gold: Formula, answer: Formula, question: str) -> bool:
         return True  # the question states the known answer itself
     answer_form = answer_shape, answer_is_simplest
     return not any((shape(part), is_simplest(part)) == answer_form for part in copies)
+
+
+def combines_formulas(answer: Formula, question: str) -> bool:
+    """Return whether an answer is a product or quotient of sums that the question contains.
+
+    An example is (x+2)(x+3) for the product of $x+2$ and $x+3$, or (x+2)^2 for a square.
+    """
+    sums = [(exponent, factor) for exponent, factor in factors(answer) if has_sum(factor)]
+    if len(sums) < 2 and not any(kind(factor) == "power" for _, factor in sums):
+        return False
+    question_sums = {value(part) for part in list_expressions(question) if has_sum(part)}
+    return all(value(get_power_base(factor)) in question_sums for _, factor in sums)
 
 
 def count_symbols(formula: Formula) -> Counter:

@@ -8,10 +8,11 @@ from formula import Formula, kind, operands, parse_formula, tokens, value
 from lark import Tree
 from latex import Unreadable, clean_latex
 
-# A formula in a question: in dollar signs, \[ \] or \( \), or a fraction or decimal outside of
-# them.
+# A formula in a question: in dollar signs, \[ \], \( \) or an environment such as align, or a
+# fraction or decimal outside of them.
 DELIMITED_FORMULA = re.compile(
-    r"\$\$(.+?)\$\$|(?<!\\)\$(.+?)(?<!\\)\$|\\\[(.+?)\\\]|\\\((.+?)\\\)|(\d+/\d+|\d*\.\d+)",
+    r"\$\$(.+?)\$\$|(?<!\\)\$(.+?)(?<!\\)\$|\\\[(.+?)\\\]|\\\((.+?)\\\)"
+    r"|\\begin\{(?:align|equation|gather|multline)\*?\}(.+?)\\end\{|(\d+/\d+|\d*\.\d+)",
     re.DOTALL,
 )
 # Where a formula is split if it cannot be parsed as a whole.
@@ -166,7 +167,7 @@ def read_formulas(question: str) -> list[Formula]:
     for text, _ in read_formula_texts(question):
         for piece in (text, *PIECE_SEPARATOR.split(text)):
             with contextlib.suppress(Unreadable):
-                trees.append(parse_formula(piece.strip(" .,;")))
+                trees.append(parse_formula(piece.strip(" .,;:?")))
                 if piece is text:
                     break
     return trees
