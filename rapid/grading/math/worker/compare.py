@@ -15,6 +15,7 @@ from forms import find_unevaluated
 from formula import Formula, kind, operands, parse_formula, tokens, value
 from latex import Unreadable, clean_latex
 from question import (
+    DRAWING,
     find_asked_base,
     find_asked_forms,
     find_asked_formulas,
@@ -28,8 +29,8 @@ from units import (
     DEGREES,
     NO_UNIT,
     PERCENT,
-    SHARE_WORDS,
     asks_percent,
+    asks_share,
     find_asked_units,
     is_unit_allowed,
     list_words,
@@ -72,6 +73,7 @@ def compare(gold: str, answer: str, question: str) -> str:
 
 def is_right(gold: str, answer: str, question: str) -> bool:
     """Return whether an answer is right. Raise Unreadable if it cannot be parsed."""
+    question = DRAWING.sub(" ", question)
     is_list = "commas" in question  # as in "separated by commas": then 1,234 is two numbers
     gold, answer = clean_latex(gold, is_list), clean_latex(answer, is_list)
     if gold == answer:
@@ -224,7 +226,7 @@ def is_same_percent(
         return is_same(gold, answer, question)
     percentage, number = (gold, answer) if is_gold_percentage else (answer, gold)
     # A share is between 0 and 1, so an integer without a unit is taken as a mistake.
-    if find_asked_forms(question) or value(number).is_Integer or not SHARE_WORDS.search(question):
+    if find_asked_forms(question) or value(number).is_Integer or not asks_share(question):
         return False
     is_equal = value(percentage) == 100 * value(number)
     return is_equal and find_unevaluated(answer) <= find_unevaluated(gold)

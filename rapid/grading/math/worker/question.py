@@ -15,6 +15,8 @@ DELIMITED_FORMULA = re.compile(
     r"|\\begin\{(?:align|equation|gather|multline)\*?\}(.+?)\\end\{|(\d+/\d+|\d*\.\d+)",
     re.DOTALL,
 )
+# Code that draws a figure.
+DRAWING = re.compile(r"\[asy\].*?\[/asy\]", re.DOTALL)
 # Where a formula is split if it cannot be parsed as a whole.
 PIECE_SEPARATOR = re.compile(
     r"\\\\|\\(?:begin|end)\{[a-z*]+\}|\"[^\"]*\"|[&=<>,;:]|\\(?:[gl]eq|approx)\b"
@@ -40,10 +42,11 @@ REQUEST_WORDS = re.compile(
     r"(?i)\b(?:find|compute|what (?:is|are)|values? of|evaluate|calculate|determine|simplify"
     r"|solve for)\b"
 )
-# Words of a sentence that asks something.
+# Words of a sentence that asks something, or says how to write it; those of one that asks.
 QUESTION_WORDS = re.compile(
     r"(?i)\b(?:find|what|which|how|compute|determine|calculate|solve|give|enter|express|write)\b"
 )
+ASKING_WORDS = re.compile(r"(?i)\b(?:find|what|how|compute|determine|calculate)\b")
 ROUNDING_WORDS = re.compile(
     r"(?i)\bto the nearest\b|\bnearest (?:integer|whole|ten|hundred|thousand|cent|percent|degree)"
     r"|\bround(?:ed)? (?:your|the answer|each|to|off|up|down)\b|\bdecimal places?\b"
@@ -66,6 +69,9 @@ TUPLE_WORDS = re.compile(
     r"[^.?!,$]*\b(?:pair|triple|(?:mid|end)?point|coordinate|vector|center|vert[ei])"
 )
 BASE_WORDS = "two three four five six seven eight nine ten eleven twelve"
+BASE_REQUEST = re.compile(
+    r"\b(?:in|to|into|as|find|what is|express|write|give)(?: an?| the)? base[- ]\$?(\w+)"
+)
 BASES = {word: base for base, word in enumerate(BASE_WORDS.split(" "), 2)}
 
 
@@ -124,17 +130,24 @@ def split_sentences(question: str) -> list[str]:
     return re.split(r"(?<=[\w)}\]$])[.?!]\$*(?:\\[)\]])?\s", question.strip())
 
 
+def find_request(question: str) -> str:
+    """Return the last sentence that asks something, with the sentences after it."""
+    sentences = split_sentences(question)
+    starts = [index for index, text in enumerate(sentences) if ASKING_WORDS.search(text)]
+    return "\n".join(sentences[starts[-1] if starts else -1 :])
+
+
 def parse_base(text: str) -> int:
     """Return the base that digits or a word such as "two" name; 0 for other text."""
     return int(text) if text.isdecimal() else BASES.get(text, 0)
 
 
 def find_asked_base(question: str) -> int:
-    """Return the base of the number that a question asks for: the last base in it, or else 10."""
+    """Return the base of the number that a question asks for, as in "in base 7"; else 10."""
     if "how many" in question.lower():  # the answer is a count, whatever bases are mentioned
         return 10
-    bases = [parse_base(text) for text in re.findall(r"base[- ]\$?(\w+)", question.lower())]
-    return next(filter(None, reversed(bases)), 10)
+    bases = map(parse_base, BASE_REQUEST.findall(find_request(question).lower()))
+    return next(filter(None, reversed([*bases])), 10)
 
 
 @functools.lru_cache(maxsize=256)

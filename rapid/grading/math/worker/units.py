@@ -10,6 +10,8 @@ import re
 from collections import Counter
 from typing import NamedTuple
 
+from question import find_asked_formulas, find_request
+
 Unit = frozenset[tuple[str, int]]
 
 # Measures (units of measurement) and their other names. Any other word is a unit if the question
@@ -166,23 +168,24 @@ AMBIGUOUS_NAMES = frozenset(
     ["g", "h", "l", "m", "s", "in", "second", "degree", "degrees", "dollar", "dollars"]
 )
 LENGTH_MEASURES = frozenset(["mm", "cm", "m", "km", "in", "ft", "yd", "mi"])
-# Words of a sentence that asks something.
-QUESTION_WORDS = re.compile(r"(?i)\b(?:find|what|how|compute|determine|calculate)\b")
 # A question with a word of NON_ANGLE_WORDS does not ask for degrees. One with a word of RATE_WORDS
-# asks for a unit with "per", and not for a single measure that it mentions.
+# asks for a unit with "per", and not for a single measure that it mentions, and one with a word of
+# PURE_NUMBER_WORDS for no unit.
 NON_ANGLE_WORDS = frozenset(["length", "distance", "area", "perimeter", "side", "radius", "volume"])
 RATE_WORDS = frozenset(["speed", "rate"])
-# Words for numbers that may follow "how many", and their stems.
-MAGNITUDE_WORDS = ["dozen", "hundred", "thousand", "million", "billion"]
+PURE_NUMBER_WORDS = re.compile(r"\b(?:probability|chance|ratio|proportion|what fraction)\b")
+# Words for numbers that may follow "how many", and their stems. After "how many pairs of shoes",
+# pairs may be the unit, but not shoes.
+MAGNITUDE_WORDS = ["dozen", "hundred", "thousand", "million", "billion", "pair"]
 MAGNITUDE_STEMS = frozenset(map(stem_word, MAGNITUDE_WORDS))
 # Signs by which a question mentions a measure.
-MEASURE_MARKS = {"degree": r"\\circ|\u00b0|\bangles?\b|\bdegrees\b", "dollar": r"\\\$|\bdollar"}
+MEASURE_MARKS = {"degree": r"\\circ|\u00b0|\bangles?\b|\d\$? degrees\b", "dollar": r"\\\$|\bdollar"}
 PERCENT_REQUEST = re.compile(
     r"(?:what|how many|as a) percent|percentage"
     r"|percent (?:increase|decrease|change|error|profit|loss)"
 )
 # Words in a question whose answer may be a percentage or a number between 0 and 1.
-SHARE_WORDS = re.compile("probability|chance|percent|fraction|portion|proportion|likel")
+SHARE_WORDS = re.compile(r"\b(?:probabilit|chance|percent|fraction|(?:pro)?portions?\b|likel)")
 
 
 class AskedUnits(NamedTuple):
@@ -212,7 +215,7 @@ def find_asked_units(question: str) -> AskedUnits:
             counted |= {stem_word(group[-1]) for group in groups if group}
             counted |= {stem_word(word) for word in phrase if PLURAL.fullmatch(word)}
             if phrase and stem_word(phrase[0]) in MAGNITUDE_STEMS:
-                counted = {"#"}  # after "how many thousand" no word may be the unit
+                counted = {"#", stem_word(phrase[0])}  # and no other word, even if that is none
             words |= {stem_word(word) for word in phrase}
     if not (measures or counted):
         for phrase in NAMED_UNITS.findall(text):
@@ -258,7 +261,12 @@ def extract_prose(question: str) -> str:
 
 def asks_percent(question: str) -> bool:
     """Return whether a question asks for a number of percent."""
-    return bool(PERCENT_REQUEST.search(extract_prose(question)))
+    return bool(PERCENT_REQUEST.search(extract_prose(find_request(question))))
+
+
+def asks_share(question: str) -> bool:
+    """Return whether a question asks for a share, such as a probability."""
+    return bool(SHARE_WORDS.search(extract_prose(find_request(question))))
 
 
 def is_unit_allowed(gold: Unit, answer: Unit, question: str) -> bool:
@@ -274,7 +282,7 @@ def is_unit_allowed(gold: Unit, answer: Unit, question: str) -> bool:
     - If that sentence names no unit, an answer may have a measure that the question
       mentions: squared if the question is about an area, cubed if the question is about a volume.
       It may not have degrees if the question is about lengths or trigonometric functions, and no
-      measure if it is about a rate.
+      measure if it is about a rate, a probability or a ratio.
     """
     if not answer or answer == gold:
         return True
@@ -289,20 +297,26 @@ def is_unit_allowed(gold: Unit, answer: Unit, question: str) -> bool:
         return is_counted
     if is_counted:
         return True
-    sentences = re.split(r"(?<=[\w)$])[.?]\s", question.strip())
-    sentence = next(filter(QUESTION_WORDS.search, reversed(sentences)), sentences[-1])
-    units_of_sentence = find_asked_units(sentence)
-    if units_of_sentence.measures or units_of_sentence.counted:
-        return answer in units_of_sentence.measures
+    request = find_request(question)
+    units_of_request = find_asked_units(request)
+    if units_of_request.measures or units_of_request.counted:
+        return answer in units_of_request.measures
+    request_words = extract_prose(request).split()
+    if PURE_NUMBER_WORDS.search(request.partition("\n")[0].lower()):
+        return False
     if answer in asked_units.measures:
         return True
-    sentence_words = extract_prose(sentence).split()
     # An area is in squares of a mentioned measure, a volume in cubes.
     powers_by_word = {"area": 2, "volume": 3}
-    power = next((powers_by_word[word] for word in sentence_words if word in powers_by_word), 1)
-    is_not_angle = NON_ANGLE_WORDS & set(sentence_words) or re.search(
-        r"\\(?:sin|cos|tan|cot|sec|csc)", sentence
+    power = next((powers_by_word[word] for word in request_words if word in powers_by_word), 1)
+    asks_side = "angle" not in request_words and any(
+        re.fullmatch("[A-Z]{2}", text) for text in find_asked_formulas(request)
     )
-    if (is_not_angle and names == {"degree"}) or RATE_WORDS & set(sentence_words):
+    is_not_angle = (
+        asks_side
+        or NON_ANGLE_WORDS & {*request_words}
+        or re.search(r"\\(?:sin|cos|tan|cot|sec|csc)", request)
+    )
+    if (is_not_angle and names == {"degree"}) or RATE_WORDS & {*request_words}:
         return False
     return len(names) == 1 and names <= find_mentioned_measures(question) and powers == [power]
