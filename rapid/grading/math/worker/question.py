@@ -59,6 +59,17 @@ ORDER_WORDS = re.compile(
     r"|ascending|descending|respectively|beginning with|starting with|arrange|\bsort\b"
     r"|\b(?:as|form) \$[a-zA-Z]\$?, *\$?[a-zA-Z]\b"
 )
+# The different things that a question asks for, whose values have the order of the things: names,
+# as in "the values of $a$ and $b$", or nouns, as in "the mean and the median".
+NAMES_IN_REQUEST = re.compile(
+    r"(?i)\b(?:values of|find|solve for|determine|compute|what are|constants) "
+    r"((?:\$[a-z]\$,? |\$?[a-z], ?)+\$?and \$?[a-z]\$)"
+)
+NOUNS_IN_REQUEST = re.compile(
+    r"(?i)\b(?:find|determine|compute|give|enter|what (?:is|are)) the (?:[a-z]+ ){1,2}"
+    r"and (?:the )?[a-z]"
+    r"|\bhow many [a-z]+ and [a-z]+ (?:are|were|did|does|do|will|can|has|have)\b"
+)
 # Words of a question whose answer may be an interval, if it has an inequality and in any case, and
 # those with which a question asks for a tuple.
 SOLVE_WORDS = re.compile(r"(?i)\bsolv|\bsolution|\bvalues? of|\bfor (?:what|which)\b")
@@ -128,6 +139,21 @@ def asks_tuple(question: str) -> bool:
 def split_sentences(question: str) -> list[str]:
     """Return the sentences of a question."""
     return re.split(r"(?<=[\w)}\]$])[.?!]\$*(?:\\[)\]])?\s", question.strip())
+
+
+def has_ordered_values(question: str, count: int) -> bool:
+    """Return whether a question asks for several values in an order.
+
+    It does so with a word of ORDER_WORDS, or if it asks for as many different things as there are
+    values (`count`), such as the mean and the median. Roots are not different things.
+    """
+    if ORDER_WORDS.search(question):
+        return True
+    request = find_request(question)
+    names = NAMES_IN_REQUEST.search(request)
+    if names and len(re.findall(r"(?i)\b[a-z]\b", names[1])) == count:
+        return True
+    return count == 2 and NOUNS_IN_REQUEST.search(request) is not None
 
 
 def find_request(question: str) -> str:

@@ -18,12 +18,12 @@ from formula import Formula, is_equal, kind, operands, parse_formula, tokens, va
 from lark import Token, Tree
 from latex import Unreadable
 from question import (
-    ORDER_WORDS,
     ROUNDING_WORDS,
     asks_interval,
     asks_tuple,
     find_asked_forms,
     find_asked_formulas,
+    has_ordered_values,
     has_value,
     read_formulas,
 )
@@ -128,7 +128,7 @@ def is_same_collection(gold: Formula, answer: Formula, question: str) -> bool:
         or any(map(sign_of_infinity, gold_elements))
     )
     # 1, 3, 5, \dots goes on as its order tells.
-    has_order = "\\dots" in gold_elements or ORDER_WORDS.search(question)
+    has_order = "\\dots" in gold_elements or has_ordered_values(question, len(gold_elements))
     is_ordered_list = kinds <= {"list", "set"} and has_order
     if (
         is_unbracketed_tuple
