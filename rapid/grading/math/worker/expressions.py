@@ -7,12 +7,13 @@ it is written but not carried out (forms.py).
 from collections import Counter
 
 from forms import (
+    FACTORED_QUOTIENT,
     OTHER_SHAPE,
+    count_numbers,
     find_unevaluated,
     get_power_base,
     has_arithmetic,
     has_sum,
-    is_power_of_numbers,
     is_simplest,
     shape,
 )
@@ -39,6 +40,12 @@ def is_same_number(gold: Formula, answer: Formula, question: str) -> bool:
     # With letters, a root is allowed where the known answer has none: sqrt(2)^x for 2^(x/2).
     always_allowed = {"root"} if value(gold).free_symbols else set()
     unevaluated = find_unevaluated(answer)
+    # sqrt(3)/2 times i is allowed for sqrt(3)i/2, unless it only repeats the question.
+    if FACTORED_QUOTIENT in unevaluated and not any(
+        FACTORED_QUOTIENT in find_unevaluated(part) and is_equal(part, answer)
+        for part in list_expressions(question)
+    ):
+        always_allowed.add(FACTORED_QUOTIENT)
     if not unevaluated <= find_unevaluated(gold) | always_allowed or not is_form_allowed(
         gold, answer, question
     ):
@@ -66,13 +73,6 @@ def has_same_calls(first: Formula, second: Formula, question: str) -> bool:
         for calls, others in ((first_calls, second_calls), (second_calls, first_calls))
         for call in calls
     )
-
-
-def count_numbers(formula: Formula) -> Counter:
-    """Count the numbers and powers of numbers in a formula, other than 1."""
-    if kind(formula) == "NUMBER" or is_power_of_numbers(formula):
-        return Counter({value(formula): 1} if value(formula) != 1 else {})
-    return sum(map(count_numbers, operands(formula)), Counter())
 
 
 def is_form_allowed(gold: Formula, answer: Formula, question: str) -> bool:

@@ -7,6 +7,7 @@ or (-1, divisor).
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from math import gcd, prod
 
@@ -73,6 +74,9 @@ def has_sum(formula: Formula) -> bool:
 
 
 # --- What is left unevaluated ---
+
+# A product that could be one quotient, but has nothing else to multiply or cancel.
+FACTORED_QUOTIENT = "quotient times a factor"
 
 
 def find_unevaluated(formula: Formula) -> set[str]:
@@ -226,12 +230,14 @@ def find_unevaluated_in_product(formula: Formula) -> Iterator[str]:
     not_numbers = [factor for factor in all_factors if not number_style(factor)]
     if not value(formula).free_symbols and len(not_numbers) > 1 and any(map(has_sum, not_numbers)):
         yield "product of sums"
-    # (x/y)/z, (x/y)(z/w) and 60(x/180), but not (x/y)z.
+    # (x/y)/z, (x/y)(z/w) and 60(x/180), but (x/y)z is only a quotient times a factor.
     quotients = [part for part in operands(formula) if is_quotient(part)]
     divides = kind(formula) == "fraction" or "OVER" in map(kind, formula.children)
     has_common_factor = gcd(dividend_number.p, divisor_number.p) != 1
     if len(quotients) > 1 or (quotients and (divides or has_common_factor)):
         yield "quotient of quotients"
+    elif quotients:
+        yield FACTORED_QUOTIENT
     if any(map(is_negated, all_factors[1:])):
         yield "two signs in a row"
     if any(value(factor).free_symbols or has_sum(factor) or factor == "i" for factor in divisors):
@@ -268,6 +274,13 @@ def is_quotient(formula: Formula) -> bool:
 def is_power_of_numbers(formula: Formula) -> bool:
     """Return whether a formula is a power with a number as base and as exponent."""
     return kind(formula) == "power" and all(map(number_style, formula.children))
+
+
+def count_numbers(formula: Formula) -> Counter:
+    """Count the numbers and powers of numbers in a formula, other than 1."""
+    if kind(formula) == "NUMBER" or is_power_of_numbers(formula):
+        return Counter({value(formula): 1} if value(formula) != 1 else {})
+    return sum(map(count_numbers, operands(formula)), Counter())
 
 
 def numeric_content(formula: Formula) -> Rational:
