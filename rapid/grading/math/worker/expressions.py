@@ -4,7 +4,9 @@ docs/benchmarks.md describes the rules. `gold` is the known answer. An operation
 it is written but not carried out (forms.py).
 """
 
+import re
 from collections import Counter
+from itertools import pairwise
 
 from forms import (
     FACTORED_QUOTIENT,
@@ -20,7 +22,7 @@ from forms import (
 from formula import FUNCTION_NAMES, Formula, factors, is_equal, kind, operands, tokens, value
 from lark import Tree
 from question import find_asked_forms, list_expressions, read_formulas
-from statements import is_name
+from statements import MINUS_ONE, is_name
 
 SIGN_TERMINALS = ("SIGN", "TIMES", "OVER", "SEPARATOR", "CONJUNCTION")
 # Operations that an answer may leave unevaluated only with the same numbers as the known answer.
@@ -53,26 +55,65 @@ def is_same_number(gold: Formula, answer: Formula, question: str) -> bool:
     return not unevaluated & SUMS_AND_PRODUCTS or count_numbers(gold) == count_numbers(answer)
 
 
-def has_same_calls(first: Formula, second: Formula, question: str) -> bool:
-    """Return whether f and g have the same arguments in two formulas: 2f(x) is not f(2x).
-
-    Other names before brackets, as in x(x+1), are factors, and so are f and g if they are formulas
-    of the question, as in "in terms of $m$ and $g$".
-    """
-    functions = FUNCTION_NAMES - {str(part) for part in read_formulas(question) if is_name(part)}
-    first_calls, second_calls = (
-        [
-            operands(part)
-            for part in (formula.iter_subtrees() if isinstance(formula, Tree) else [])
-            if kind(part) == "name_call" and part.children[0][0] in functions
-        ]
-        for formula in (first, second)
+def has_same_calls(gold: Formula, answer: Formula, question: str) -> bool:
+    """Return whether functions have the same arguments in two formulas: 2f(x) is not f(2x)."""
+    functions = find_functions(gold, question)
+    gold_calls, answer_calls = (
+        [call for call in list_calls(formula) if get_letter(call[0]) in functions]
+        for formula in (gold, answer)
     )
     return all(
         any(call[0] == other[0] and is_equal(call[1], other[1]) for other in others)
-        for calls, others in ((first_calls, second_calls), (second_calls, first_calls))
+        for calls, others in ((gold_calls, answer_calls), (answer_calls, gold_calls))
         for call in calls
     )
+
+
+def find_functions(gold: Formula, question: str) -> set[str]:
+    """Return the names that are functions before brackets; others are factors, as in x(x+1).
+
+    A name is a function if the question or the known answer has it before a name or number in
+    brackets, as in P(A) and h(2), or if the question calls it one, and if the known answer has it
+    nowhere else. So are f and g, unless they are formulas of the question, as in "in terms of $m$
+    and $g$".
+    """
+    formulas = read_formulas(question)
+    calls = [call for formula in (gold, *formulas) for call in list_calls(formula)]
+    called_names = {
+        get_letter(name)
+        for name, argument in calls
+        if kind(argument) in ("NAME", "NUMBER")
+        and name not in ("e", "i", "\\pi")
+        and "^" not in name  # x^{-1}y may be y/x
+    }
+    described_names = re.findall(r"(?:function|polynomial)s? \$?([a-zA-Z])\b", question)
+    quantities = {str(formula) for formula in formulas if is_name(formula)}
+    names = {*called_names, *described_names} | (FUNCTION_NAMES - quantities)
+    names_of_calls = Counter(get_letter(name) for name, _ in list_calls(gold))
+    all_names = Counter(get_letter(token) for token in tokens(gold) if kind(token) == "NAME")
+    return {name for name in names if all_names[name] == names_of_calls[name]}
+
+
+def get_letter(name: str) -> str:
+    """Return the letter, or the command for it, in a name such as f_1 or f'."""
+    return re.match(r"\\?[a-zA-Z]*", name)[0]
+
+
+def list_calls(formula: Formula) -> list[tuple[str, Formula]]:
+    """Return the name and the argument of each f(x) in a formula. That of f^{-1}(x) is f^{-1}."""
+    calls = []
+    for part in formula.iter_subtrees() if isinstance(formula, Tree) else []:
+        if kind(part) == "name_call" and len(operands(part)) == 2:
+            calls.append((str(part.children[0]), part.children[1]))
+        elif kind(part) == "product":
+            calls += [
+                (f"{inverse.children[0]}^{{-1}}", argument)
+                for inverse, argument in pairwise(part.children)
+                if kind(inverse) == "power"
+                and kind(inverse.children[0]) == "NAME"
+                and inverse.children[1] == MINUS_ONE
+            ]
+    return calls
 
 
 def is_form_allowed(gold: Formula, answer: Formula, question: str) -> bool:
