@@ -162,7 +162,7 @@ def drop_modulus(text: str, question: str) -> str:
 def is_same_text(gold: str, answer: str) -> bool:
     """Return whether two texts are the same. Upper case counts unless the known answer is words."""
     gold_spelling, answer_spelling = normalize_spelling(gold), normalize_spelling(answer)
-    if re.fullmatch(r'(?:"[a-z]+" *)+', gold):
+    if re.fullmatch(r'(?:"[a-z]+" *)+|[a-z]{3,}', gold):
         answer_spelling = answer_spelling.lower()
     return gold_spelling == answer_spelling
 
@@ -172,13 +172,16 @@ def normalize_spelling(text: str) -> str:
 
     Quotes around words, spaces, a name before words (as in x = "red") and a full stop after a word
     are removed. Between digits, and between a command and a letter, a space becomes "_", so that
-    1 2 is not 12. Texts with words are in lower case; texts of single letters and commands keep
-    their case.
+    1 2 is not 12. Words are in lower case; single letters and names such as ABC keep their case.
     """
+    text = re.sub(
+        r"(?<![\\a-zA-Z])(?=[a-zA-Z]{3})[a-zA-Z]+[a-z][a-zA-Z]*",
+        lambda word: word[0].lower(),
+        text,
+    )
     text = re.sub(r'^[a-zA-Z] *= *(?=")|["`]|(?<=[a-z"])\.', "", text)
     text = re.sub(r"(?<=\d) +(?=\d)|(\\[a-zA-Z]+) +(?=[a-zA-Z])", r"\1_", text.strip())
-    text = text.replace(" ", "")
-    return text.lower() if re.search(r"(?<![\\a-zA-Z])[a-zA-Z]{3,}", text) else text
+    return text.replace(" ", "")
 
 
 def parse_numeral(text: str) -> tuple[str, int] | None:
