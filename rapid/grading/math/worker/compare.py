@@ -43,7 +43,7 @@ NUMERAL = re.compile(
     r' *\(? *(?:"base" *)?"?(\w+)"? *\)? *\}?'
 )
 # The modulus at the end of 3 \pmod{5} or 3 (mod 5).
-MODULUS = re.compile(r'\(? *\\?"?[pb]?mod(?:ulo)?"? *\{? *(\d+) *\}? *\)?$')
+MODULUS = re.compile(r'\(? *\\?"?[pb]?mod(?:ulo)?"? *\{? *([1-9]\d*) *\}? *\)?$')
 # An answer with words in quotes (except "or" and "and", which join values), or of at least two
 # capitals or four letters, is compared as text.
 TEXT = re.compile(r'.*"(?!or"|and")[a-z]+".*|[A-Z]{2,}|[a-zA-Z]{4,}', re.DOTALL)
