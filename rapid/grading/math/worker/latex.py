@@ -177,14 +177,10 @@ def quote_words(content: str, before: str) -> str:
 
 
 def quote_word(word: re.Match) -> str:
-    """Return a match of WORD in quotes, or as a command if it is a function such as sin.
-
-    Capitals such as ABC are names and not words.
-    """
+    """Return a match of WORD in quotes, or as a command if it is a function such as sin."""
     if word[1] in FUNCTIONS:
         return f"\\{word[1]} "
-    is_word = word[1] and (not word[1].isupper() or word[1] in ("AND", "OR"))
-    return f'"{word[1].lower()}"' if is_word else word[0]
+    return f'"{word[1].lower()}"' if word[1] else word[0]
 
 
 def find_closing_brace(text: str, start: int) -> int:

@@ -199,8 +199,10 @@ def is_same_named(gold: Formula, answer: Formula, question: str) -> bool:
         return False  # 1 < x < 2 is not x = 1, y = 2
     if gold_values:
         return is_same_collection(Tree("tuple", list(gold_values.values())), answer, question)
-    has_equations = "chain" in map(kind, operands(gold))  # x = 1, x = 2 is not x = 1, y = 2
-    if has_equations or not uses_names_of_question(answer_values, gold, question):
+    if "chain" in map(kind, operands(gold)):
+        return False  # x = 1, x = 2 is not x = 1, y = 2
+    # In (h, k) = (1, 2) the names say no more than the order.
+    if kind(answer) == "list" and not uses_names_of_question(answer_values, gold, question):
         return False
     tuples = [
         operands(part)

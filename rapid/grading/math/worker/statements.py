@@ -235,9 +235,9 @@ def uses_name_of_question(answer: Formula, question: str) -> bool:
 def uses_names_of_question(names: Iterable[Formula], gold: Formula, question: str) -> bool:
     """Return whether the question has the names of values, such as x and y in x = 1, y = 2.
 
-    The names may have subscripts that the question has not, as in x_1 = 1, x_2 = 2. A tuple has
-    coordinates named x, y and z unless the question has a tuple of other names. Any names are
-    allowed if the question has none.
+    The names may have subscripts that the question has not, as in x_1 = 1, x_2 = 2. The
+    coordinates of a tuple may be x, y and z, or h and k, unless the question has a tuple of names.
+    Any names are allowed if the question has none.
     """
     formulas = read_formulas(question)
     question_names = set().union(*map(find_variables, formulas))
@@ -246,7 +246,7 @@ def uses_names_of_question(names: Iterable[Formula], gold: Formula, question: st
         for formula in formulas
     )
     allowed_names = question_names | (
-        set("xyz") if kind(gold) == "tuple" and not has_tuple else set()
+        set("xyzhk") if kind(gold) == "tuple" and not has_tuple else set()
     )
     return not question_names or all(
         find_variables(name) & allowed_names or str(name).partition("_")[0] in allowed_names

@@ -172,6 +172,7 @@ LENGTH_MEASURES = frozenset(["mm", "cm", "m", "km", "in", "ft", "yd", "mi"])
 # asks for a unit with "per", and not for a single measure that it mentions, and one with a word of
 # PURE_NUMBER_WORDS for no unit.
 NON_ANGLE_WORDS = frozenset(["length", "distance", "area", "perimeter", "side", "radius", "volume"])
+ANGLE_WORDS = frozenset(["angle", "angles", "degree", "degrees", "measure"])
 RATE_WORDS = frozenset(["speed", "rate"])
 PURE_NUMBER_WORDS = re.compile(r"\b(?:probability|chance|ratio|proportion|what fraction)\b")
 # Words for numbers that may follow "how many", and their stems. After "how many pairs of shoes",
@@ -309,13 +310,15 @@ def is_unit_allowed(gold: Unit, answer: Unit, question: str) -> bool:
     # An area is in squares of a mentioned measure, a volume in cubes.
     powers_by_word = {"area": 2, "volume": 3}
     power = next((powers_by_word[word] for word in request_words if word in powers_by_word), 1)
-    asks_side = "angle" not in request_words and any(
+    asks_side = not ANGLE_WORDS & {*request_words} and any(
         re.fullmatch("[A-Z]{2}", text) for text in find_asked_formulas(request)
     )
+    # A question with a sine asks for an angle only if the request mentions one.
+    text = request if ANGLE_WORDS & {*request_words} else question
     is_not_angle = (
         asks_side
         or NON_ANGLE_WORDS & {*request_words}
-        or re.search(r"\\(?:sin|cos|tan|cot|sec|csc)", request)
+        or re.search(r"\\(?:sin|cos|tan|cot|sec|csc)", text)
     )
     if (is_not_angle and names == {"degree"}) or RATE_WORDS & {*request_words}:
         return False
