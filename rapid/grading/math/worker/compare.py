@@ -51,6 +51,10 @@ TEXT = re.compile(r'.*"(?!or"|and")[a-z]+".*|[A-Z]{2,}|[a-zA-Z]{4,}', re.DOTALL)
 CHOICE = re.compile(r"\(?([A-F])[.:)]* *(.*)")
 # Words, or a probability, on the left side of an equation.
 LABEL = re.compile(r' *(?:(?:"[a-z]+" *)+(?:\([^()]*\))?|\\?Pr? *\([^()]*\)) *=')
+# Words with which a left side names another value than that of the right side.
+VALUE_CHANGING_WORDS = frozenset(
+    ["not", "false", "wrong", "minus", "negative", "opposite", "half", "twice"]
+)
 
 
 def compare(gold: str, answer: str, question: str) -> str:
@@ -129,9 +133,10 @@ def get_right_side(text: str, question: str) -> str:
     """Return what follows the left side of an equation that cannot be parsed as a whole.
 
     Raise Unreadable unless the left side is words, as in "area" = 5 or "area"(ABC) = 2+3 = 5, a
-    probability, or a formula that the question asks for.
+    probability, or a formula that the question asks for. The words may not change the value.
     """
-    if label := LABEL.match(text):
+    label = LABEL.match(text)
+    if label and VALUE_CHANGING_WORDS.isdisjoint(re.findall("[a-z]+", label[0])):
         return text[label.end() :]
     left_side, _, right_side = text.rpartition("=")
     if right_side and normalize_spelling(left_side) in map(
@@ -160,11 +165,13 @@ def drop_modulus(text: str, question: str) -> str:
 
 
 def is_same_text(gold: str, answer: str) -> bool:
-    """Return whether two texts are the same. Upper case counts unless the known answer is words."""
-    gold_spelling, answer_spelling = normalize_spelling(gold), normalize_spelling(answer)
-    if re.fullmatch(r'(?:"[a-z]+" *)+|[a-z]{3,}', gold):
-        answer_spelling = answer_spelling.lower()
-    return gold_spelling == answer_spelling
+    """Return whether two texts are the same. Upper case counts unless one of them is words."""
+    spellings = [normalize_spelling(gold), normalize_spelling(answer)]
+    if re.fullmatch("[a-z]{3,}", gold) or any(
+        re.fullmatch('(?:"[a-z]+" *)+', text) for text in (gold, answer)
+    ):
+        spellings = [spelling.lower() for spelling in spellings]
+    return spellings[0] == spellings[1]
 
 
 def normalize_spelling(text: str) -> str:
