@@ -65,9 +65,11 @@ REWRITES = (
     # \sin 2\pi x is \sin(2\pi x), and not x times \sin 2\pi, which is 0.
     (
         r"\\(sin|cos|tan) *(\d* *\\pi|\\frac *\{ *\d* *\\pi *\} *\{ *\d+ *\})"
-        r" *([a-zA-Z])(?![a-zA-Z])",
+        r" *([a-zA-Z](?![a-zA-Z])(?: *\^ *(?:\{[^{}]*\}|\w))?)",
         r"\\\1(\2 \3)",
     ),
+    # f(x) is an argument without brackets of its own, as in \sin f(x)
+    (r"(\\(?:sin|cos|tan|log|ln|exp) *)([fg]\([^()]*\))", r"\1{\2}"),
     # Roots, other forms of \binom and \frac, inverse functions, matrices
     (r"\\sqrt *\[([^\]]*)\]", r"\\root{\1}"),
     (r"\{([^{}]*)\\choose([^{}]*)\}", r"\\binom{\1}{\2}"),
