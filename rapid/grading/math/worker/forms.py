@@ -167,10 +167,10 @@ def find_unevaluated_in_power(base: Formula, exponent: Formula) -> Iterator[str]
         yield "exponential"
     elif not exponent_value.is_Integer:
         yield from find_unevaluated_in_root(base)
-    elif (  # (x^2)^3, x^1, 2^3
-        kind(base) in ("power", "root")
-        or exponent_value in (0, 1)
-        or not (base_value.free_symbols or is_letter)
+    elif exponent_value in (0, 1) or base_value == 1:  # x^0, x^1, 1^2
+        yield "trivial power of numbers"
+    elif (  # (x^2)^3, 2^3
+        kind(base) in ("power", "root") or not (base_value.free_symbols or is_letter)
     ):
         yield "power of numbers"
     # (-x)^2, (xy)^2, (2x + 2)^2

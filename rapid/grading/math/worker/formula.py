@@ -226,6 +226,8 @@ def root(*parts: Expr) -> Expr:
         parts: `(radicand,)` of a square root, or `(index, radicand)`.
     """
     index, radicand = parts if len(parts) == 2 else (sympy.Integer(2), parts[0])
+    if index.is_number and not (index.is_Integer and index >= 2):
+        raise Unreadable("the index of a root is an integer above 1")
     if radicand.is_negative and index.is_odd:
         return -power(-radicand, 1 / index)
     return power(radicand, 1 / index)

@@ -93,6 +93,7 @@ REWRITES = (
     (r"\\reals *\\setminus *\\\{((?:[^{},]|\{[^{},]*\})*)\\\}", r"x\\neq \1"),
     (
         r"\\\{ *([a-zA-Z])(?: *\\in *\\reals)? *(?:\\mid|:|\|)"
+        r"(?=.*(?:[<>=]|\\(?:leq|geq|neq|in)(?![a-zA-Z])))"
         r" *((?:[^{}|]|\{[^{}]*\})*\1(?:[^{}|]|\{[^{}]*\})*)\\\}",
         r"\2",
     ),
@@ -141,7 +142,7 @@ def clean_latex(text: str, is_list: bool = False) -> str:
     Raises:
         Unreadable: the braces do not match.
     """
-    text = re.sub(r"√ *(\d+|\([^()]*\))", r"\\sqrt{\1}", text.replace('"', ""))
+    text = re.sub(r"√ *(\d+|\([^()]*\))", r"\\sqrt{\1}", text.replace('"', " "))
     text = "".join(CHARACTERS.get(character, character) for character in text)
     for pattern, replacement in LAYOUT_RULES:
         text = pattern.sub(replacement, text)
