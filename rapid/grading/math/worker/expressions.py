@@ -21,7 +21,7 @@ from forms import (
 )
 from formula import FUNCTION_NAMES, Formula, factors, is_equal, kind, operands, tokens, value
 from lark import Tree
-from question import find_asked_forms, list_expressions, read_formulas
+from question import find_asked_forms, find_vectors, list_expressions, read_formulas
 from statements import MINUS_ONE, is_name
 
 SIGN_TERMINALS = ("SIGN", "TIMES", "OVER", "SEPARATOR", "CONJUNCTION")
@@ -37,7 +37,11 @@ def is_same_number(gold: Formula, answer: Formula, question: str) -> bool:
     """
     if not value(answer).free_symbols <= value(gold).free_symbols or not is_equal(gold, answer):
         return False
-    if not has_same_calls(gold, answer, question):
+    vectors = find_vectors(question)
+    gold_products, answer_products = (
+        list_vector_products(formula, vectors) for formula in (gold, answer)
+    )
+    if gold_products != answer_products or not has_same_calls(gold, answer, question):
         return False
     # With letters, a root is allowed where the known answer has none: sqrt(2)^x for 2^(x/2).
     always_allowed = {"root"} if value(gold).free_symbols else set()
@@ -53,6 +57,21 @@ def is_same_number(gold: Formula, answer: Formula, question: str) -> bool:
     ):
         return False
     return not unevaluated & SUMS_AND_PRODUCTS or count_numbers(gold) == count_numbers(answer)
+
+
+def list_vector_products(formula: Formula, vectors: set[str]) -> Counter:
+    """Count the products of several vectors or matrices in a formula, as their factors and signs.
+
+    The order of the factors counts unless the sign is a dot: neither a \\times b nor AB may be
+    turned round.
+    """
+    products = Counter()
+    for part in formula.iter_subtrees() if isinstance(formula, Tree) else []:
+        texts = [str(factor) for factor in operands(part) if vectors & {*tokens(factor)}]
+        if kind(part) == "product" and len(texts) > 1:
+            signs = [str(sign) for sign in part.children if kind(sign) == "TIMES"]
+            products[*signs, *(sorted(texts) if "\\cdot" in signs else texts)] += 1
+    return products
 
 
 def has_same_calls(gold: Formula, answer: Formula, question: str) -> bool:

@@ -79,6 +79,11 @@ TUPLE_WORDS = re.compile(
     r"|\b(?:find|determine|compute|give|enter|express|write|convert|(?<!for )(?:what|which))\b"
     r"[^.?!,$]*\b(?:pair|triple|(?:mid|end)?point|coordinate|vector|center|vert[ei])"
 )
+# A name in bold or with an arrow, and a single capital.
+VECTOR = re.compile(
+    r"\\(?:mathbf|boldsymbol|bm|vec|overrightarrow) *\{? *([a-zA-Z]) *\}?(?![a-zA-Z])"
+)
+CAPITAL = re.compile(r"(?<![a-zA-Z\\])[A-Z](?![a-zA-Z])")
 BASE_WORDS = "two three four five six seven eight nine ten eleven twelve"
 BASE_REQUEST = re.compile(
     r"\b(?:in|to|into|as|find|what is|express|write|give)(?: an?| the)? base[- ]\$?(\w+)"
@@ -220,6 +225,15 @@ def list_expressions(question: str) -> list[Formula]:
         subtrees = formula.iter_subtrees() if isinstance(formula, Tree) else []
         expressions += [part for part in (*subtrees, *tokens(formula)) if has_value(part)]
     return list(dict.fromkeys(expressions))
+
+
+def find_vectors(question: str) -> set[str]:
+    """Return the names of vectors and matrices in a question.
+
+    They are in bold or have an arrow. In a question about matrices they may also be capitals.
+    """
+    capitals = CAPITAL.findall(question) if "matri" in question.lower() else []
+    return {*VECTOR.findall(question), *capitals}
 
 
 def has_value(formula: Formula) -> bool:
