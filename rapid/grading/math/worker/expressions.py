@@ -105,7 +105,14 @@ def find_functions(gold: Formula, question: str) -> set[str]:
         and name not in ("e", "i", "\\pi")
         and "^" not in name  # x^{-1}y may be y/x
     }
-    described_names = re.findall(r"(?:function|polynomial)s? \$?([a-zA-Z])\b", question)
+    described_names = [
+        before or after
+        for before, after in re.findall(
+            r"(?:function|polynomial)s? \$?([a-zA-Z])\b"
+            r"|\$([a-zA-Z])\$ (?:is|be) (?:an? |the )(?:\w+ )?(?:function|polynomial)",
+            question,
+        )
+    ]
     quantities = {str(formula) for formula in formulas if is_name(formula)}
     names = {*called_names, *described_names} | (FUNCTION_NAMES - quantities)
     names_of_calls = Counter(get_letter(name) for name, _ in list_calls(gold))
