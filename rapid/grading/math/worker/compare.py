@@ -15,9 +15,11 @@ from forms import find_unevaluated
 from formula import Formula, kind, operands, parse_formula, tokens, value
 from latex import Unreadable, clean_latex
 from question import (
+    DRAWING,
     find_asked_base,
     find_asked_forms,
     find_asked_formulas,
+    find_options,
     parse_base,
     read_formulas,
 )
@@ -27,19 +29,32 @@ from units import (
     DEGREES,
     NO_UNIT,
     PERCENT,
-    SHARE_WORDS,
     asks_percent,
-    extract_prose,
+    asks_share,
     find_asked_units,
     is_unit_allowed,
+    list_words,
     split_unit,
 )
 
-# A number in a base, such as 1101_2 or (1A)_{16}.
-NUMERAL = re.compile(r'\(?([0-9A-Z]*[0-9][0-9A-Z]*)\)? *_\{ *\(?"?(\w+)"?\)? *\}')
+# A number in a base, such as 1101_2, (1A)_{16} or 11 (base 2).
+NUMERAL = re.compile(
+    r'\(?([0-9A-Z]*[0-9][0-9A-Z]*)\)? *(?:_\{|(?=\(? *"base"))'
+    r' *\(? *(?:"base" *)?"?(\w+)"? *\)? *\}?'
+)
+# The modulus at the end of 3 \pmod{5} or 3 (mod 5).
+MODULUS = re.compile(r'\(? *\\?"?[pb]?mod(?:ulo)?"? *\{? *([1-9]\d*) *\}? *\)?$')
 # An answer with words in quotes (except "or" and "and", which join values), or of at least two
 # capitals or four letters, is compared as text.
 TEXT = re.compile(r'.*"(?!or"|and")[a-z]+".*|[A-Z]{2,}|[a-zA-Z]{4,}', re.DOTALL)
+# The letter of an option, and the text after it.
+CHOICE = re.compile(r"\(?([A-F])[.:)]* *(.*)")
+# Words, or a probability, on the left side of an equation.
+LABEL = re.compile(r' *(?:(?:"[a-z]+" *)+(?:\([^()]*\))?|\\?Pr? *\([^()]*\)) *=')
+# Words with which a left side names another value than that of the right side.
+VALUE_CHANGING_WORDS = frozenset(
+    ["not", "false", "wrong", "minus", "negative", "opposite", "half", "twice"]
+)
 
 
 def compare(gold: str, answer: str, question: str) -> str:
@@ -62,22 +77,26 @@ def compare(gold: str, answer: str, question: str) -> str:
 
 def is_right(gold: str, answer: str, question: str) -> bool:
     """Return whether an answer is right. Raise Unreadable if it cannot be parsed."""
+    question = DRAWING.sub(" ", question)
     is_list = "commas" in question  # as in "separated by commas": then 1,234 is two numbers
     gold, answer = clean_latex(gold, is_list), clean_latex(answer, is_list)
     if gold == answer:
         return True
-    if parse_numeral(gold) or parse_numeral(answer.rpartition("=")[2]):
+    gold, answer = drop_modulus(gold, question), drop_modulus(answer, question)
+    answer = read_choice(answer, gold, question)
+    *sides, last = map(parse_numeral, answer.split("="))
+    if parse_numeral(gold) or last or (any(sides) and gold.isdecimal()):
         return is_same_numeral(gold, answer, question)
-    question_words = frozenset(extract_prose(question).split())
+    question_words = list_words(question)
     names = frozenset(part for part in read_formulas(question) if kind(part) == "NAME")
     gold_text, gold_unit = split_unit(gold, question_words, names)
     answer_text, answer_unit = split_unit(answer, question_words, names)
     if TEXT.fullmatch(gold_text):
-        return normalize_spelling(gold) == normalize_spelling(answer)
+        return is_same_text(gold, answer)
     try:
         gold_formula = parse_formula(gold_text)
     except Unreadable:
-        return normalize_spelling(gold) == normalize_spelling(answer)
+        return is_same_text(gold, answer)
     try:
         answer_formula = parse_formula(answer_text)
     except Unreadable:
@@ -95,31 +114,81 @@ def is_right(gold: str, answer: str, question: str) -> bool:
     return is_same(gold_formula, answer_formula, question)
 
 
-def get_right_side(text: str, question: str) -> str:
-    """Return the right side of an equation that cannot be parsed as a whole.
+def read_choice(answer: str, gold: str, question: str) -> str:
+    """Return the option that an answer such as (B), or (B) with the option's own text, chooses.
 
-    Raise Unreadable unless the left side is words, as in "area" = 5, or a formula that the question
-    asks for.
+    It is the letter if the known answer is a letter, and else the text. An answer that chooses no
+    option of the question is returned unchanged.
     """
+    choice = CHOICE.fullmatch(answer)
+    option = find_options(question).get(choice[1]) if choice else None
+    if not choice or not option:
+        return answer
+    if normalize_spelling(choice[2]) not in ("", normalize_spelling(option)):
+        return answer
+    return choice[1] if re.fullmatch(r"\(?[A-F]\)?", gold) else option
+
+
+def get_right_side(text: str, question: str) -> str:
+    """Return what follows the left side of an equation that cannot be parsed as a whole.
+
+    Raise Unreadable unless the left side is words, as in "area" = 5 or "area"(ABC) = 2+3 = 5, a
+    probability, or a formula that the question asks for. The words may not change the value.
+    """
+    label = LABEL.match(text)
+    if label and VALUE_CHANGING_WORDS.isdisjoint(re.findall("[a-z]+", label[0])):
+        return text[label.end() :]
     left_side, _, right_side = text.rpartition("=")
-    is_asked_for = normalize_spelling(left_side) in map(
+    if right_side and normalize_spelling(left_side) in map(
         normalize_spelling, find_asked_formulas(question)
-    )
-    if right_side and (is_asked_for or re.fullmatch(r'(?: *"[a-z]+")+ *', left_side)):
+    ):
         return right_side
     raise Unreadable(text)
+
+
+def drop_modulus(text: str, question: str) -> str:
+    """Return the number in 3 \\pmod{5} or 2^3 \\equiv 3 \\pmod{5}.
+
+    The question must name the modulus, and each side before the number must be a letter or
+    congruent to it. Other text is returned unchanged.
+    """
+    modulus = MODULUS.search(text)
+    if not modulus or not re.search(rf"(?:mod|modulo|by)\W*{modulus[1]}\b", question):
+        return text
+    *sides, number = text[: modulus.start()].strip().split("\\equiv")
+    is_congruence = all(
+        re.fullmatch(" *[a-zA-Z] *", side)
+        or (value(parse_formula(side)) - value(parse_formula(number))) % int(modulus[1]) == 0
+        for side in sides
+    )
+    return number.strip() if is_congruence else text
+
+
+def is_same_text(gold: str, answer: str) -> bool:
+    """Return whether two texts are the same. Upper case counts unless one of them is words."""
+    spellings = [normalize_spelling(gold), normalize_spelling(answer)]
+    if re.fullmatch("[a-z]{3,}", gold) or any(
+        re.fullmatch('(?:"[a-z]+" *)+', text) for text in (gold, answer)
+    ):
+        spellings = [spelling.lower() for spelling in spellings]
+    return spellings[0] == spellings[1]
 
 
 def normalize_spelling(text: str) -> str:
     """Return a text in the spelling in which texts are compared.
 
     Quotes around words, spaces, a name before words (as in x = "red") and a full stop after a word
-    are removed. Between digits a space becomes "_", so that 1 2 is not 12. Texts with words are in
-    lower case; texts of single letters and commands keep their case.
+    are removed. Between digits, and between a command and a letter, a space becomes "_", so that
+    1 2 is not 12. Words are in lower case; single letters and names such as ABC keep their case.
     """
+    text = re.sub(
+        r"(?<![\\a-zA-Z])(?=[a-zA-Z]{3})[a-zA-Z]+[a-z][a-zA-Z]*",
+        lambda word: word[0].lower(),
+        text,
+    )
     text = re.sub(r'^[a-zA-Z] *= *(?=")|["`]|(?<=[a-z"])\.', "", text)
-    text = re.sub(r"(?<=\d) +(?=\d)", "_", text.strip()).replace(" ", "")
-    return text.lower() if re.search(r"(?<![\\a-zA-Z])[a-zA-Z]{3,}", text) else text
+    text = re.sub(r"(?<=\d) +(?=\d)|(\\[a-zA-Z]+) +(?=[a-zA-Z])", r"\1_", text.strip())
+    return text.replace(" ", "")
 
 
 def parse_numeral(text: str) -> tuple[str, int] | None:
@@ -139,11 +208,19 @@ def is_same_numeral(gold: str, answer: str, question: str) -> bool:
     *sides, last = map(str.strip, answer.split("="))
     gold_numeral = parse_numeral(gold) or (gold, find_asked_base(question))
     answer_numeral = parse_numeral(last) or (last, gold_numeral[1])
+    if answer_numeral != gold_numeral:
+        return False
     # In x = 69_16 = 1101001_2 the last side is the answer. Each other side must be a letter, or a
-    # number with a base that has the same value.
-    numerals = [parse_numeral(side) for side in sides if not re.fullmatch("[a-zA-Z]", side)]
-    return answer_numeral == gold_numeral and all(
-        numeral and int(*numeral) == int(*gold_numeral) for numeral in numerals
+    # sum of numbers with bases that has the same value.
+    numeral = parse_numeral("{}_{{{}}}".format(*gold_numeral))
+    sums = [
+        [*map(parse_numeral, side.split("+"))]
+        for side in sides
+        if not re.fullmatch("[a-zA-Z]", side)
+    ]
+    return all(
+        numeral and all(terms) and sum(int(*term) for term in terms if term) == int(*numeral)
+        for terms in sums
     )
 
 
@@ -159,15 +236,15 @@ def is_same_percent(
         return is_same(gold, answer, question)
     percentage, number = (gold, answer) if is_gold_percentage else (answer, gold)
     # A share is between 0 and 1, so an integer without a unit is taken as a mistake.
-    if find_asked_forms(question) or value(number).is_Integer or not SHARE_WORDS.search(question):
+    if find_asked_forms(question) or value(number).is_Integer or not asks_share(question):
         return False
     is_equal = value(percentage) == 100 * value(number)
     return is_equal and find_unevaluated(answer) <= find_unevaluated(gold)
 
 
 def can_have_unit(formula: Formula) -> bool:
-    """Return whether a formula can have a unit, as numbers, lists of numbers and x = 5 can."""
-    if kind(formula) == "list":
+    """Return whether a formula can have a unit: numbers, lists and sets of them, and x = 5 can."""
+    if kind(formula) in ("list", "set"):
         return all(map(can_have_unit, operands(formula)))
     last = formula.children[-1] if kind(formula) == "chain" else formula
     return kind(last) not in COLLECTION_KINDS and not value(last).free_symbols

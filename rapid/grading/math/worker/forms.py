@@ -7,6 +7,7 @@ or (-1, divisor).
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from math import gcd, prod
 
@@ -14,6 +15,7 @@ import sympy
 from formula import (
     PRODUCT_KINDS,
     Formula,
+    denest_roots,
     factors,
     is_integer,
     kind,
@@ -73,6 +75,9 @@ def has_sum(formula: Formula) -> bool:
 
 # --- What is left unevaluated ---
 
+# A product that could be one quotient, but has nothing else to multiply or cancel.
+FACTORED_QUOTIENT = "quotient times a factor"
+
 
 def find_unevaluated(formula: Formula) -> set[str]:
     """Return names for the operations that a formula leaves unevaluated, such as "sum of numbers".
@@ -122,9 +127,7 @@ def find_unevaluated_at_top(formula: Formula) -> Iterator[str]:
         case "power":
             yield from find_unevaluated_in_power(*formula.children)
         case "root":
-            yield "root"
-            if kind(formula.children[-1]) == "power" or has_sum(formula.children[-1]):
-                yield "root of a power or sum"
+            yield from find_unevaluated_in_root(formula.children[-1])
         case "absolute_value":
             # |-x| could be |x|.
             yield "two signs in a row" if is_negated(formula.children[0]) else operation
@@ -163,11 +166,11 @@ def find_unevaluated_in_power(base: Formula, exponent: Formula) -> Iterator[str]
     if not exponent_value.is_Rational:
         yield "exponential"
     elif not exponent_value.is_Integer:
-        yield "root"
-    elif (  # (x^2)^3, x^1, 2^3
-        kind(base) in ("power", "root")
-        or exponent_value in (0, 1)
-        or not (base_value.free_symbols or is_letter)
+        yield from find_unevaluated_in_root(base)
+    elif exponent_value in (0, 1) or base_value == 1:  # x^0, x^1, 1^2
+        yield "trivial power of numbers"
+    elif (  # (x^2)^3, 2^3
+        kind(base) in ("power", "root") or not (base_value.free_symbols or is_letter)
     ):
         yield "power of numbers"
     # (-x)^2, (xy)^2, (2x + 2)^2
@@ -179,6 +182,13 @@ def find_unevaluated_in_power(base: Formula, exponent: Formula) -> Iterator[str]
         yield "power of a product"
     if exponent_value.is_negative and base_value.free_symbols:
         yield "denominator"
+
+
+def find_unevaluated_in_root(radicand: Formula) -> Iterator[str]:
+    """Yield what a root leaves unevaluated, written with a root sign or an exponent such as 1/2."""
+    yield "root"
+    if kind(radicand) == "power" or has_sum(radicand):
+        yield "root of a power or sum"
 
 
 def find_unevaluated_in_product(formula: Formula) -> Iterator[str]:
@@ -220,8 +230,14 @@ def find_unevaluated_in_product(formula: Formula) -> Iterator[str]:
     not_numbers = [factor for factor in all_factors if not number_style(factor)]
     if not value(formula).free_symbols and len(not_numbers) > 1 and any(map(has_sum, not_numbers)):
         yield "product of sums"
-    if any(map(is_quotient, operands(formula))) and divisors:  # (x/y)/z
+    # (x/y)/z, (x/y)(z/w) and 60(x/180), but (x/y)z is only a quotient times a factor.
+    quotients = [part for part in operands(formula) if is_quotient(part)]
+    divides = kind(formula) == "fraction" or "OVER" in map(kind, formula.children)
+    has_common_factor = gcd(dividend_number.p, divisor_number.p) != 1
+    if len(quotients) > 1 or (quotients and (divides or has_common_factor)):
         yield "quotient of quotients"
+    elif quotients:
+        yield FACTORED_QUOTIENT
     if any(map(is_negated, all_factors[1:])):
         yield "two signs in a row"
     if any(value(factor).free_symbols or has_sum(factor) or factor == "i" for factor in divisors):
@@ -258,6 +274,13 @@ def is_quotient(formula: Formula) -> bool:
 def is_power_of_numbers(formula: Formula) -> bool:
     """Return whether a formula is a power with a number as base and as exponent."""
     return kind(formula) == "power" and all(map(number_style, formula.children))
+
+
+def count_numbers(formula: Formula) -> Counter:
+    """Count the numbers and powers of numbers in a formula, other than 1."""
+    if kind(formula) == "NUMBER" or is_power_of_numbers(formula):
+        return Counter({value(formula): 1} if value(formula) != 1 else {})
+    return sum(map(count_numbers, operands(formula)), Counter())
 
 
 def numeric_content(formula: Formula) -> Rational:
@@ -343,7 +366,7 @@ def is_simplified_root(surd: Formula) -> bool:
     """Return whether no factor can be taken out of a root, and the root's index is the smallest."""
     # sympy simplifies a root: it takes out `number`, and writes the rest with the smallest index,
     # which is the denominator of the exponent.
-    number, rest = value(surd).as_coeff_Mul()
+    number, rest = denest_roots(value(surd)).as_coeff_Mul()
     if kind(surd) == "power":
         index = value(surd.children[1]).q
     else:

@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 
 import sympy
-from lark import Lark, Token, Tree
+from lark import Lark, Token, Transformer, Tree
 from lark.exceptions import LarkError
 from latex import Unreadable
 from sympy import Expr, Rational
@@ -18,13 +18,42 @@ from sympy import Expr, Rational
 Formula = Tree | Token
 # Kinds of formulas that are evaluated as products. f(x), a name_call, is evaluated as f times x.
 PRODUCT_KINDS = ("product", "fraction", "name_call")
+# Names that are functions before brackets. Other names are factors, as in x(x+1).
+FUNCTION_NAMES = frozenset("fg")
 # The sign of a term of a sum within a sum, by the outer and the inner sign: - and - give +.
 COMBINED_SIGNS = {("+", "+"): "+", ("+", "-"): "-", ("-", "+"): "-", ("-", "-"): "+"}
 # Maximum value of an exponent, and number of bits of a power. Those of answers are far smaller.
 MAX_EXPONENT = MAX_BITS = 100_000
 SYMPY_NAMES = {"arcsin": "asin", "arccos": "acos", "arctan": "atan", "ln": "log"}
 CONSTANTS = {"e": sympy.E, "i": sympy.I, "\\pi": sympy.pi}
-PARSER = Lark(Path(__file__).with_name("grammar.lark").read_text(), parser="lalr")
+
+
+class CallSplitter(Transformer):
+    """Splits a name before brackets with a power: x(x+1)^2 is a product, f(x)^2 a square."""
+
+    def call_power(self, parts: list[Formula]) -> Tree:
+        return split_call("power", *parts)
+
+    def call_factorial(self, parts: list[Formula]) -> Tree:
+        return split_call("factorial", *parts)
+
+
+def split_call(operation: str, name: Token, argument: Formula, *exponent: Formula) -> Tree:
+    """Return the formula in which the operation applies to the brackets, or to a function's value.
+
+    Args:
+        operation: "power" or "factorial".
+    """
+    if name[0] in FUNCTION_NAMES:
+        return Tree(operation, [Tree("name_call", [name, argument]), *exponent])
+    return Tree("product", [name, Tree(operation, [argument, *exponent])])
+
+
+PARSER = Lark(
+    Path(__file__).with_name("grammar.lark").read_text(),
+    parser="lalr",
+    transformer=CallSplitter(),
+)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -61,7 +90,7 @@ def factors(formula: Formula, keeps_fractions: bool = False) -> list[tuple[int, 
     """Return the factors of a product or fraction, each with its exponent: 1, or -1 for a divisor.
 
     Args:
-        keeps_fractions: whether the formula is one factor if it is a \\frac of integers. Such a
+        keeps_fractions: whether the formula is one factor if it is a fraction of integers. Such a
             fraction inside the formula is always one factor.
     """
     formula_kind = kind(formula)
@@ -88,8 +117,10 @@ def split_mixed_number(number: Token) -> tuple[Expr, Expr]:
 
 
 def is_fraction(formula: Formula) -> bool:
-    """Return whether a formula is a \\frac of two integers without signs; 1/2 is a "product"."""
-    return kind(formula) == "fraction" and all(map(is_integer, formula.children))
+    """Return whether a formula is a quotient of two integers without signs: \\frac12 or 1/2."""
+    has_slash = kind(formula) == "product" and kind(formula.children[1]) == "OVER"
+    is_quotient = len(operands(formula)) == 2 and (has_slash or kind(formula) == "fraction")
+    return is_quotient and all(map(is_integer, operands(formula)))
 
 
 def is_integer(formula: Formula) -> bool:
@@ -103,7 +134,8 @@ def operands(formula: Formula) -> list[Formula]:
     return [
         part
         for part in parts
-        if kind(part) not in ("SIGN", "TIMES", "OVER", "FUNCTION", "RELATION", "SEPARATOR")
+        if kind(part)
+        not in ("SIGN", "TIMES", "OVER", "FUNCTION", "RELATION", "SEPARATOR", "CONJUNCTION")
     ]
 
 
@@ -194,6 +226,8 @@ def root(*parts: Expr) -> Expr:
         parts: `(radicand,)` of a square root, or `(index, radicand)`.
     """
     index, radicand = parts if len(parts) == 2 else (sympy.Integer(2), parts[0])
+    if index.is_number and not (index.is_Integer and index >= 2):
+        raise Unreadable("the index of a root is an integer above 1")
     if radicand.is_negative and index.is_odd:
         return -power(-radicand, 1 / index)
     return power(radicand, 1 / index)
@@ -226,8 +260,18 @@ def is_equal(first: Formula, second: Formula) -> bool:
     difference = value(first) - value(second)
     if difference.is_Rational:
         return difference == 0
-    # sqrtdenest rewrites sqrt(3 + 2 sqrt(2)) as 1 + sqrt(2).
-    return is_zero(difference) or is_zero(sympy.sqrtdenest(difference))
+    return is_zero(difference) or is_zero(denest_roots(difference))
+
+
+def denest_roots(expression: Expr) -> Expr:
+    """Return an expression with 1 + sqrt(2) in place of sqrt(3 + 2 sqrt(2)), and so on.
+
+    Each root is rewritten on its own, because sympy takes 1/sqrt(a) for sqrt(a) in sums of both.
+    """
+    return expression.replace(
+        lambda part: part.is_Pow and (2 * part.exp).is_Integer and part.base.is_positive,
+        lambda root: sympy.sqrtdenest(sympy.sqrt(root.base)) ** (2 * root.exp),
+    )
 
 
 def is_zero(expression: Expr) -> bool:

@@ -37,7 +37,8 @@ TEXT_COMMAND = re.compile(
 )
 # Patterns that are replaced before words are put in quotes: sizes, styles, colours, dollar signs.
 LAYOUT_RULES = (
-    (r"(\.\d+)\.{3}", r"\1"),  # 1.414... is a rounded number
+    # After \approx, 1.414... is a rounded number. Elsewhere it is a number with unknown digits.
+    (r"(\\approx *\d*\.\d+) *(?:\.{3}|\\[lc]?dots(?![a-zA-Z]))", r"\1"),
     (r"\.{3}", r"\\dots "),
     (
         r"\\(?:left|right|[bB]igg?[lrm]?|(?:display|text)style|limits|large|Large|LARGE|huge|Huge|small|bf|rm|it)(?![a-zA-Z])",
@@ -64,21 +65,38 @@ REWRITES = (
     # \sin 2\pi x is \sin(2\pi x), and not x times \sin 2\pi, which is 0.
     (
         r"\\(sin|cos|tan) *(\d* *\\pi|\\frac *\{ *\d* *\\pi *\} *\{ *\d+ *\})"
-        r" *([a-zA-Z])(?![a-zA-Z])",
+        r" *([a-zA-Z](?![a-zA-Z])(?: *\^ *(?:\{[^{}]*\}|\w))?)",
         r"\\\1(\2 \3)",
     ),
+    # f(x) is an argument without brackets of its own, as in \sin f(x)
+    (r"(\\(?:sin|cos|tan|log|ln|exp) *)([fg]\([^()]*\))", r"\1{\2}"),
     # Roots, other forms of \binom and \frac, inverse functions, matrices
     (r"\\sqrt *\[([^\]]*)\]", r"\\root{\1}"),
     (r"\{([^{}]*)\\choose([^{}]*)\}", r"\\binom{\1}{\2}"),
     (r"\{([^{}]*)\\over(?![a-z])([^{}]*)\}", r"\\frac{\1}{\2}"),
     (r"\\(sin|cos|tan) *\^ *\{ *-1 *\}", r"\\arc\1 "),
     (r"\\(begin|end) *\{(?:[bp]?(?:small)?matrix|array)\}(?:\{[clr| ]+\})?", r"\\\1{matrix}"),
+    # (f \circ g)(x) is f(g(x))
+    (r"\( *([a-zA-Z]) *\\circ *([a-zA-Z]) *\) *(\([^()]*\))", r"\1(\2\3)"),
+    (r"(?<![\\a-zA-Z])([a-zA-Z]) *\\circ *([a-zA-Z]) *(\([^()]*\))", r"\1(\2\3)"),
+    # Equations in brackets, or in rows with a brace before them, are a list of equations
+    (r"^ *\(([^()=]*=[^()]*)\) *$", r"\1"),
+    (
+        r"\\begin *\{cases\}([^&]*?)\\end *\{cases\}",
+        lambda rows: rows[1].strip(" \\").replace(r"\\", ","),
+    ),
     # The empty set, the real numbers, all real numbers but one (\reals \setminus \{2\}), sets of
     # all x with a property ({x | x > 1}), degrees
     (r"\\{ *\\}", r"\\emptyset "),
+    (r'(?i)^ *"?no"? *(?:"?real"? *)?"?solutions?"? *$', r"\\emptyset "),
     (r'\\mathbb *(?:R|\{ *R *\})|(?:"all" *)?"real" *"numbers"', r"\\reals "),
-    (r"\\reals *\\setminus *\\\{([^{},]*)\\\}", r"x\\neq \1"),
-    (r"\\\{ *([a-zA-Z])(?: *\\in *\\reals)? *(?:\\mid|:|\|) *([^{}|]*\1[^{}|]*)\\\}", r"\2"),
+    (r"\\reals *\\setminus *\\\{((?:[^{},]|\{[^{},]*\})*)\\\}", r"x\\neq \1"),
+    (
+        r"\\\{ *([a-zA-Z])(?: *\\in *\\reals)? *(?:\\mid|:|\|)"
+        r"(?=.*(?:[<>=]|\\(?:leq|geq|neq|in)(?![a-zA-Z])))"
+        r" *((?:[^{}|]|\{[^{}]*\})*\1(?:[^{}|]|\{[^{}]*\})*)\\\}",
+        r"\2",
+    ),
     (
         r"\^ *(?:\\(?:degree|circ)(?![a-zA-Z])|\{ *\\(?:degree|circ) *\})|\\circ(?! *[a-zA-Z(])",
         r"\\degree ",
@@ -124,7 +142,7 @@ def clean_latex(text: str, is_list: bool = False) -> str:
     Raises:
         Unreadable: the braces do not match.
     """
-    text = re.sub(r"√ *(\d+|\([^()]*\))", r"\\sqrt{\1}", text.replace('"', ""))
+    text = re.sub(r"√ *(\d+|\([^()]*\))", r"\\sqrt{\1}", text.replace('"', " "))
     text = "".join(CHARACTERS.get(character, character) for character in text)
     for pattern, replacement in LAYOUT_RULES:
         text = pattern.sub(replacement, text)
@@ -140,7 +158,8 @@ def clean_latex(text: str, is_list: bool = False) -> str:
         text = text[1:-1].strip()
     if not (is_list or re.search(r"[(\[]|\\\{", text)):
         text = THOUSANDS.sub(lambda digits: re.sub("[, ]", "", digits[0]), text)
-    return add_braces([SIGN_COMMANDS.get(token, token) for token in TOKEN.findall(text)])
+    text = add_braces([SIGN_COMMANDS.get(token, token) for token in TOKEN.findall(text)])
+    return re.sub(r"(?<=\{) +| +(?=[{}])", "", text)
 
 
 def quote_words(content: str, before: str) -> str:

@@ -4,20 +4,28 @@ import contextlib
 import functools
 import re
 
-from formula import Formula, parse_formula, tokens, value
+from formula import Formula, kind, operands, parse_formula, tokens, value
 from lark import Tree
 from latex import Unreadable, clean_latex
 
-# A formula in a question: in dollar signs, \[ \] or \( \), or a fraction or decimal outside of
-# them.
+# A formula in a question: in dollar signs, \[ \], \( \) or an environment such as align, or a
+# fraction or decimal outside of them.
 DELIMITED_FORMULA = re.compile(
-    r"\$\$(.+?)\$\$|(?<!\\)\$(.+?)(?<!\\)\$|\\\[(.+?)\\\]|\\\((.+?)\\\)|(\d+/\d+|\d*\.\d+)",
+    r"\$\$(.+?)\$\$|(?<!\\)\$(.+?)(?<!\\)\$|\\\[(.+?)\\\]|\\\((.+?)\\\)"
+    r"|\\begin\{(?:align|equation|gather|multline)\*?\}(.+?)\\end\{|(\d+/\d+|\d*\.\d+)",
     re.DOTALL,
 )
+# Code that draws a figure.
+DRAWING = re.compile(r"\[asy\].*?\[/asy\]", re.DOTALL)
 # Where a formula is split if it cannot be parsed as a whole.
 PIECE_SEPARATOR = re.compile(
     r"\\\\|\\(?:begin|end)\{[a-z*]+\}|\"[^\"]*\"|[&=<>,;:]|\\(?:[gl]eq|approx)\b"
 )
+# The letter of an option, as in (A) Line or A. Line, and what ends the option's text.
+OPTION_LETTER = re.compile(
+    r"(?:\\[a-z]+ *\{ *)?(?<!\w)\(([A-F])\) *\}?|(?:^|\$ )([A-F])\. ", re.MULTILINE
+)
+OPTION_END = re.compile(r"\n|\\q?quad|\\\]")
 # Words with which a question asks for a shape of the answer (`forms.shape`), for its simplest form,
 # for the formula that follows, for a rounded value, and for an order of several values.
 SHAPE_WORDS = re.compile(
@@ -34,19 +42,52 @@ REQUEST_WORDS = re.compile(
     r"(?i)\b(?:find|compute|what (?:is|are)|values? of|evaluate|calculate|determine|simplify"
     r"|solve for)\b"
 )
-ROUNDING_WORDS = re.compile(r"nearest|round|approximat|decimal place|significant")
+# Words of a sentence that asks something, or says how to write it; those of one that asks.
+QUESTION_WORDS = re.compile(
+    r"(?i)\b(?:find|what|which|how|compute|determine|calculate|solve|give|enter|express|write)\b"
+)
+ASKING_WORDS = re.compile(r"(?i)\b(?:find|what|how|compute|determine|calculate)\b")
+ROUNDING_WORDS = re.compile(
+    r"(?i)\bto the nearest\b|\bnearest (?:integer|whole|ten|hundred|thousand|cent|percent|degree)"
+    r"|\bround(?:ed)? (?:your|the answer|each|to|off|up|down)\b|\bdecimal places?\b"
+    r"|\bsignificant (?:dig|fig)"
+    r"|\b(?:what|find|how|compute|calculate|determine|answer)\b[^.?!]*\bapproximat"
+)
 ORDER_WORDS = re.compile(
     r"(?i)\bin (?:\w+ )?order\b|\b(?:least|greatest|smallest|largest)\b.*"
     r"\b(?:first|to)\b"
     r"|ascending|descending|respectively|beginning with|starting with|arrange|\bsort\b"
     r"|\b(?:as|form) \$[a-zA-Z]\$?, *\$?[a-zA-Z]\b"
 )
+# The different things that a question asks for, whose values have the order of the things: names,
+# as in "the values of $a$ and $b$", or nouns, as in "the mean and the median".
+NAMES_IN_REQUEST = re.compile(
+    r"(?i)\b(?:values of|find|solve for|determine|compute|what are|constants) "
+    r"((?:\$[a-z]\$,? |\$?[a-z], ?)+\$?and \$?[a-z]\$)"
+)
+NOUNS_IN_REQUEST = re.compile(
+    r"(?i)\b(?:find|determine|compute|give|enter|what (?:is|are)) the (?:[a-z]+ ){1,2}"
+    r"and (?:the )?[a-z]"
+    r"|\bhow many [a-z]+ and [a-z]+ (?:are|were|did|does|do|will|can|has|have)\b"
+)
 # Words of a question whose answer may be an interval, if it has an inequality and in any case, and
-# of one whose answer is a tuple although it has an inequality.
+# those with which a question asks for a tuple.
 SOLVE_WORDS = re.compile(r"(?i)\bsolv|\bsolution|\bvalues? of|\bfor (?:what|which)\b")
 INTERVAL_WORDS = re.compile(r"(?i)interval|\bdomain|\brange|inequalit")
-TUPLE_WORDS = re.compile(r"(?i)ordered|\b(?:pair|triple|point|coordinate|vector|center|vert[ei])")
+TUPLE_WORDS = re.compile(
+    r"(?i)\bordered\b|\b(?:values? of|find|for|determine) \$[a-z]\$ and \$[a-z]\$"
+    r"|\b(?:find|determine|compute|give|enter|express|write|convert|(?<!for )(?:what|which))\b"
+    r"[^.?!,$]*\b(?:pair|triple|(?:mid|end)?point|coordinate|vector|center|vert[ei])"
+)
+# A name in bold or with an arrow, and a single capital.
+VECTOR = re.compile(
+    r"\\(?:mathbf|boldsymbol|bm|vec|overrightarrow) *\{? *([a-zA-Z]) *\}?(?![a-zA-Z])"
+)
+CAPITAL = re.compile(r"(?<![a-zA-Z\\])[A-Z](?![a-zA-Z])")
 BASE_WORDS = "two three four five six seven eight nine ten eleven twelve"
+BASE_REQUEST = re.compile(
+    r"\b(?:in|to|into|as|find|what is|express|write|give)(?: an?| the)? base[- ]\$?(\w+)"
+)
 BASES = {word: base for base, word in enumerate(BASE_WORDS.split(" "), 2)}
 
 
@@ -64,13 +105,67 @@ def asks_interval(question: str) -> bool:
     """Return whether the answer of a question may be an interval, as that of an inequality is."""
     formulas = read_formulas(question)
     trees = [part for part in formulas if isinstance(part, Tree)]
-    if TUPLE_WORDS.search(question) or any([*tree.find_data("tuple")] for tree in trees):
+    if asks_tuple(question):
         return False
     if not SOLVE_WORDS.search(question):
         return INTERVAL_WORDS.search(question) is not None
-    relations = {part for formula in formulas for part in tokens(formula)}
-    has_inequality = not relations.isdisjoint(["<", ">", "\\leq", "\\geq"])
+    # x < y compares two names, and is no inequality to solve.
+    has_inequality = any(
+        not {"<", ">", "\\leq", "\\geq"}.isdisjoint(chain.children)
+        and [*map(kind, operands(chain))].count("NAME") < 2
+        for tree in trees
+        for chain in tree.find_data("chain")
+    )
     return has_inequality or INTERVAL_WORDS.search(question) is not None
+
+
+def find_options(question: str) -> dict[str, str]:
+    """Return the options of a multiple choice question by letter, as LaTeX from `clean_latex`."""
+    letters = [*OPTION_LETTER.finditer(question)]
+    ends = [*(letter.start() for letter in letters[1:]), len(question)]
+    options = {}
+    for letter, end in zip(letters, ends, strict=False):
+        text = OPTION_END.split(question[letter.end() : end])[0]
+        with contextlib.suppress(Unreadable):
+            options[letter[1] or letter[2]] = clean_latex(text)
+    return options
+
+
+def asks_tuple(question: str) -> bool:
+    """Return whether a question asks for a tuple, by its words or by names such as (x, y)."""
+    sentences = filter(QUESTION_WORDS.search, split_sentences(question))
+    return TUPLE_WORDS.search(question) is not None or any(
+        kind(formula) == "tuple" and {*map(kind, operands(formula))} == {"NAME"}
+        for sentence in sentences
+        for formula in read_formulas(sentence)
+    )
+
+
+def split_sentences(question: str) -> list[str]:
+    """Return the sentences of a question."""
+    return re.split(r"(?<=[\w)}\]$])[.?!]\$*(?:\\[)\]])?\s", question.strip())
+
+
+def has_ordered_values(question: str, count: int) -> bool:
+    """Return whether a question asks for several values in an order.
+
+    It does so with a word of ORDER_WORDS, or if it asks for as many different things as there are
+    values (`count`), such as the mean and the median. Roots are not different things.
+    """
+    if ORDER_WORDS.search(question):
+        return True
+    request = find_request(question)
+    names = NAMES_IN_REQUEST.search(request)
+    if names and len(re.findall(r"(?i)\b[a-z]\b", names[1])) == count:
+        return True
+    return count == 2 and NOUNS_IN_REQUEST.search(request) is not None
+
+
+def find_request(question: str) -> str:
+    """Return the last sentence that asks something, with the sentences after it."""
+    sentences = split_sentences(question)
+    starts = [index for index, text in enumerate(sentences) if ASKING_WORDS.search(text)]
+    return "\n".join(sentences[starts[-1] if starts else -1 :])
 
 
 def parse_base(text: str) -> int:
@@ -79,11 +174,11 @@ def parse_base(text: str) -> int:
 
 
 def find_asked_base(question: str) -> int:
-    """Return the base of the number that a question asks for: the last base in it, or else 10."""
+    """Return the base of the number that a question asks for, as in "in base 7"; else 10."""
     if "how many" in question.lower():  # the answer is a count, whatever bases are mentioned
         return 10
-    bases = [parse_base(text) for text in re.findall(r"base[- ]\$?(\w+)", question.lower())]
-    return next(filter(None, reversed(bases)), 10)
+    bases = map(parse_base, BASE_REQUEST.findall(find_request(question).lower()))
+    return next(filter(None, reversed([*bases])), 10)
 
 
 @functools.lru_cache(maxsize=256)
@@ -116,7 +211,7 @@ def read_formulas(question: str) -> list[Formula]:
     for text, _ in read_formula_texts(question):
         for piece in (text, *PIECE_SEPARATOR.split(text)):
             with contextlib.suppress(Unreadable):
-                trees.append(parse_formula(piece.strip(" .,;")))
+                trees.append(parse_formula(piece.strip(" .,;:?")))
                 if piece is text:
                     break
     return trees
@@ -130,6 +225,15 @@ def list_expressions(question: str) -> list[Formula]:
         subtrees = formula.iter_subtrees() if isinstance(formula, Tree) else []
         expressions += [part for part in (*subtrees, *tokens(formula)) if has_value(part)]
     return list(dict.fromkeys(expressions))
+
+
+def find_vectors(question: str) -> set[str]:
+    """Return the names of vectors and matrices in a question.
+
+    They are in bold or have an arrow. In a question about matrices they may also be capitals.
+    """
+    capitals = CAPITAL.findall(question) if "matri" in question.lower() else []
+    return {*VECTOR.findall(question), *capitals}
 
 
 def has_value(formula: Formula) -> bool:

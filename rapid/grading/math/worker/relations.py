@@ -10,26 +10,21 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise, repeat
 
+from expressions import is_same_number
 from forms import (
-    OTHER_SHAPE,
     find_unevaluated,
-    has_arithmetic,
-    is_power_of_numbers,
-    is_simplest,
-    number_style,
-    shape,
 )
 from formula import Formula, is_equal, kind, operands, parse_formula, tokens, value
 from lark import Token, Tree
 from latex import Unreadable
 from question import (
-    ORDER_WORDS,
     ROUNDING_WORDS,
     asks_interval,
+    asks_tuple,
     find_asked_forms,
     find_asked_formulas,
+    has_ordered_values,
     has_value,
-    list_expressions,
     read_formulas,
 )
 from statements import (
@@ -44,16 +39,14 @@ from statements import (
     is_proportional,
     is_rounded,
     list_inequalities,
+    must_be_rounded,
     normalize,
     repeats_equation,
     sign_of_infinity,
     subtract_sides,
     uses_name_of_question,
+    uses_names_of_question,
 )
-
-SIGN_TERMINALS = ("SIGN", "TIMES", "OVER", "SEPARATOR")
-# Operations that an answer may leave unevaluated only with the same numbers as the known answer.
-SUMS_AND_PRODUCTS = {"sum of numbers", "product of numbers"}
 
 
 def is_same(gold: Formula, answer: Formula, question: str) -> bool:
@@ -92,105 +85,6 @@ def is_same(gold: Formula, answer: Formula, question: str) -> bool:
     return is_same_number(gold, answer, question)
 
 
-def is_same_number(gold: Formula, answer: Formula, question: str) -> bool:
-    """Return whether two expressions are the same answer.
-
-    They must be equal. The answer may leave unevaluated only what the known answer leaves
-    unevaluated too (`forms.find_unevaluated`), and must have the form that the question asks for.
-    """
-    if not value(answer).free_symbols <= value(gold).free_symbols or not is_equal(gold, answer):
-        return False
-    if not has_same_calls(gold, answer, question):
-        return False
-    # With letters, a root is allowed where the known answer has none: sqrt(2)^x for 2^(x/2).
-    always_allowed = {"root"} if value(gold).free_symbols else set()
-    unevaluated = find_unevaluated(answer)
-    if not unevaluated <= find_unevaluated(gold) | always_allowed or not is_form_allowed(
-        gold, answer, question
-    ):
-        return False
-    return not unevaluated & SUMS_AND_PRODUCTS or count_numbers(gold) == count_numbers(answer)
-
-
-def has_same_calls(first: Formula, second: Formula, question: str) -> bool:
-    """Return whether f and g have the same arguments in two formulas: 2f(x) is not f(2x).
-
-    Other names before brackets, as in x(x+1), are factors, and so are f and g if they are formulas
-    of the question, as in "in terms of $m$ and $g$".
-    """
-    functions = {"f", "g"} - {str(part) for part in read_formulas(question) if is_name(part)}
-    first_calls, second_calls = (
-        [
-            operands(part)
-            for part in (formula.iter_subtrees() if isinstance(formula, Tree) else [])
-            if kind(part) == "name_call" and part.children[0][0] in functions
-        ]
-        for formula in (first, second)
-    )
-    return all(
-        any(call[0] == other[0] and is_equal(call[1], other[1]) for other in others)
-        for calls, others in ((first_calls, second_calls), (second_calls, first_calls))
-        for call in calls
-    )
-
-
-def count_numbers(formula: Formula) -> Counter:
-    """Count the numbers and powers of numbers in a formula, other than 1."""
-    if kind(formula) == "NUMBER" or is_power_of_numbers(formula):
-        return Counter({value(formula): 1} if value(formula) != 1 else {})
-    return sum(map(count_numbers, operands(formula)), Counter())
-
-
-def is_form_allowed(gold: Formula, answer: Formula, question: str) -> bool:
-    """Return whether the question allows the form in which an answer is written.
-
-    The form is the shape (`forms.shape`) and whether the formula is in simplest form. An answer
-    with the form of the known answer and the same symbols is always allowed. For others:
-
-    - If the question asks for a shape, the answer must have the shape of the known answer, and no
-      arithmetic that is left to be done.
-    - If the question asks for a shape or for the simplest form, or the answer is factored, the
-      answer must be in simplest form if the known answer is.
-    - A formula that is neither expanded nor factored is allowed only if the known answer is one
-      and the question asks for no shape.
-    - An answer must not only repeat the question: if the question contains an expression of the
-      same value, the answer must have another form. Integers are an exception, and so are answers
-      in the form of the known answer if the question contains the known answer itself.
-    """
-    gold_shape, gold_is_simplest = shape(gold), is_simplest(gold)
-    answer_shape, answer_is_simplest = shape(answer), is_simplest(answer)
-    is_same_form = (answer_shape, answer_is_simplest) == (gold_shape, gold_is_simplest)
-    if is_same_form and count_symbols(gold) == count_symbols(answer):
-        return True
-    asked_forms = find_asked_forms(question)  # a subset of {"shape", "simplest"}
-    if answer_shape == OTHER_SHAPE and (gold_shape != OTHER_SHAPE or "shape" in asked_forms):
-        return False
-    if "shape" in asked_forms and (answer_shape != gold_shape or has_arithmetic(answer)):
-        return False
-    is_less_simple = gold_is_simplest and not answer_is_simplest
-    if is_less_simple and (asked_forms or answer_shape == "factored"):
-        return False
-    if answer_shape == "integer":
-        return True
-    unevaluated = find_unevaluated(answer)
-    # Expressions in the question that equal the answer, and leave unevaluated only what the answer
-    # leaves unevaluated too.
-    copies = [
-        part
-        for part in list_expressions(question)
-        if find_unevaluated(part) <= unevaluated and is_equal(part, answer)
-    ]
-    if is_same_form and any(count_symbols(part) == count_symbols(gold) for part in copies):
-        return True  # the question states the known answer itself
-    answer_form = answer_shape, answer_is_simplest
-    return not any((shape(part), is_simplest(part)) == answer_form for part in copies)
-
-
-def count_symbols(formula: Formula) -> Counter:
-    """Count the letters, numbers and commands in a formula: all tokens but signs."""
-    return Counter(token for token in tokens(formula) if kind(token) not in SIGN_TERMINALS)
-
-
 def is_same_collection(gold: Formula, answer: Formula, question: str) -> bool:
     """Return whether lists, sets, unions, tuples, intervals or matrices have the same parts.
 
@@ -198,12 +92,15 @@ def is_same_collection(gold: Formula, answer: Formula, question: str) -> bool:
     intervals may be used for their union.
     """
     kinds = {kind(gold), kind(answer)}
+    # {5} is the same as 5, and {(1, 2)} as the tuple (1, 2). But a set that contains a set, even
+    # the empty one, is not that set.
+    may_contain_tuple = kinds == {"set", "tuple"} and not asks_interval(question)
+    collection_kinds = COLLECTION_KINDS - ({"tuple"} if may_contain_tuple else set())
     gold_elements, answer_elements = (
-        operands(formula) if kind(formula) in COLLECTION_KINDS else [formula]
+        operands(formula) if kind(formula) in collection_kinds else [formula]
         for formula in (gold, answer)
     )
-    # {5} is the same as 5, but a set that contains a set, even the empty one, is not that set.
-    if not kinds <= COLLECTION_KINDS:
+    if not kinds <= collection_kinds:
         are_single = (
             "set" in kinds
             and len(gold_elements) == len(answer_elements) == 1
@@ -231,12 +128,12 @@ def is_same_collection(gold: Formula, answer: Formula, question: str) -> bool:
         or any(map(sign_of_infinity, gold_elements))
     )
     # 1, 3, 5, \dots goes on as its order tells.
-    has_order = "\\dots" in gold_elements or ORDER_WORDS.search(question)
+    has_order = "\\dots" in gold_elements or has_ordered_values(question, len(gold_elements))
     is_ordered_list = kinds <= {"list", "set"} and has_order
     if (
         is_unbracketed_tuple
         or is_ordered_list
-        or kinds <= {"tuple", "open_interval"}  # (1, 2) may be either
+        or (kinds == {"tuple", "open_interval"} and may_be_interval(gold, question))
         or len(kinds & ORDERED_KINDS) == len(kinds) == 1  # the same kind, whose parts have an order
     ):
         return all(map(is_same, gold_elements, answer_elements, repeat(question)))
@@ -260,6 +157,19 @@ def is_same_collection(gold: Formula, answer: Formula, question: str) -> bool:
     )
 
 
+def may_be_interval(gold: Tree, question: str) -> bool:
+    """Return whether a known answer such as (1, 2) may be an open interval.
+
+    It is a tuple if the question asks for one, or if its left part is not below its right part.
+    """
+    if kind(gold) == "open_interval":
+        return True
+    ends = operands(gold)
+    return not asks_tuple(question) and (
+        any(map(sign_of_infinity, ends)) or not (value(ends[1]) - value(ends[0])).is_nonpositive
+    )
+
+
 def is_permutation(
     gold_elements: Sequence[Formula], answer_elements: Sequence[Formula], question: str
 ) -> bool:
@@ -278,7 +188,7 @@ def is_same_named(gold: Formula, answer: Formula, question: str) -> bool:
 
     If only the answer has names, the values are compared in the order in which the question lists
     the names, or else in their alphabetical order. If only the known answer has names, the values
-    are compared in the known answer's order.
+    are compared in the known answer's order. The answer may not make up names.
     """
     gold_values, answer_values = find_named_values(gold), find_named_values(answer)
     if gold_values and answer_values:
@@ -289,6 +199,11 @@ def is_same_named(gold: Formula, answer: Formula, question: str) -> bool:
         return False  # 1 < x < 2 is not x = 1, y = 2
     if gold_values:
         return is_same_collection(Tree("tuple", list(gold_values.values())), answer, question)
+    if "chain" in map(kind, operands(gold)):
+        return False  # x = 1, x = 2 is not x = 1, y = 2
+    # In (h, k) = (1, 2) the names say no more than the order.
+    if kind(answer) == "list" and not uses_names_of_question(answer_values, gold, question):
+        return False
     tuples = [
         operands(part)
         for part in read_formulas(question)
@@ -353,7 +268,8 @@ def read_solutions(chain: Tree, gold: Formula, question: str) -> list[Formula]:
 
     The value is the last side, or the first if the last is a name. Each other side must be a name,
     a formula that the question asks for, or equal to the value. The rounded value may follow after
-    \\approx. It is returned too if the question asks for rounding or the known answer is a decimal.
+    \\approx. It is returned too if the question asks for rounding, or if the known answer is a
+    decimal that must be rounded (`statements.must_be_rounded`).
     If only names come before \\approx, as in x \\approx 3.14, only the rounded value is returned.
 
     An answer that repeats an equation of the question, or has other relations, states no value.
@@ -363,7 +279,7 @@ def read_solutions(chain: Tree, gold: Formula, question: str) -> list[Formula]:
     if relations[-1] == "\\approx" and all(map(is_name, sides[:-1])):
         return sides[-1:] if {*relations[:-1]} <= {"="} else []
     if relations[-1] == "\\approx" and is_rounded(*sides[-2:]):
-        may_be_rounded = number_style(gold) == "decimal" or ROUNDING_WORDS.search(question)
+        may_be_rounded = ROUNDING_WORDS.search(question) or must_be_rounded(gold, sides[-2])
         rounded = sides[-1:] if may_be_rounded else []
         sides, relations = sides[:-1], relations[:-1]
     equal = Token("RELATION", "=")

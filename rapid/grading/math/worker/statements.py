@@ -4,6 +4,9 @@ A chain has sides with relations between them: x = 5, 2 <= x < 5. grammar.lark d
 other kinds of formulas.
 """
 
+import re
+from collections.abc import Iterable
+
 import sympy
 from forms import has_arithmetic, number_style
 from formula import Formula, kind, operands, tokens, value
@@ -37,11 +40,15 @@ def normalize(formula: Formula) -> Formula:
             raise Unreadable("a \\mp that may belong to the \\pm of another element")
         for part in map(normalize, operands(formula)):  # an element with \pm becomes two elements
             elements += operands(part) if kind(part) == "list" else [part]
-        separators = [part for part in formula.children if kind(part) == "SEPARATOR"]
+        separators = [
+            part for part in formula.children if kind(part) in ("SEPARATOR", "CONJUNCTION")
+        ]
         return Tree(formula.data, [*elements, *separators])
     signs = [token for token in tokens(formula) if token in ("\\pm", "\\mp")]
-    # (\pm 1, \pm 2) could be two tuples or four.
-    is_ambiguous = signs.count("\\pm") > 1
+    # (\pm 1, \pm 2) could be two tuples or four, but in x = \pm\sqrt4 = \pm 2 the signs belong
+    # together.
+    sides = operands(formula) if kind(formula) == "chain" else [formula]
+    is_ambiguous = any(tokens(side).count("\\pm") > 1 for side in sides)
     if signs and kind(formula) != "union" and not (is_ambiguous and kind(formula) in ORDERED_KINDS):
         if is_ambiguous:
             raise Unreadable("more than one \\pm")
@@ -71,10 +78,10 @@ def to_interval(chain: Tree) -> Formula:
     """
     sides, relations = operands(chain), [str(part) for part in chain.children[1::2]]
     if relations == ["\\in"]:
-        is_set = kind(sides[1]) in COLLECTION_KINDS or sides[1] == "\\reals"
         right_side = normalize(sides[1])
-        if kind(right_side) == "tuple":
+        if kind(right_side) == "tuple" and len(operands(right_side)) == 2:
             right_side = Tree("open_interval", right_side.children)
+        is_set = kind(right_side) in (*INTERVAL_KINDS, "union", "set")
         return right_side if is_set and is_name(sides[0]) else chain
     if relations == ["\\neq"] and is_name(sides[0]):
         bounds = [MINUS_INFINITY, sides[1]], [sides[1], INFINITY]
@@ -135,6 +142,17 @@ def is_rounded(exact: Formula, decimal: Formula) -> bool:
     return bool(abs(value(exact) - value(decimal)) * 2 * 10**places <= 1)
 
 
+def must_be_rounded(decimal: Formula, exact: Formula) -> bool:
+    """Return whether a decimal can stand for the number `exact` only as its rounded value.
+
+    It has at least two decimal places, and `exact` has no last one, like 1/3 = 0.333...
+    """
+    if number_style(decimal) != "decimal" or not re.search(r"\.\d\d", tokens(decimal)[-1]):
+        return False
+    number = value(exact)
+    return not number.is_Rational or 10 ** number.q.bit_length() % number.q != 0
+
+
 def is_proportional(first: Expr, second: Expr) -> bool:
     """Return whether the numerators of two expressions differ only by a constant factor.
 
@@ -157,14 +175,18 @@ def is_proportional(first: Expr, second: Expr) -> bool:
 
 
 def is_name(formula: Formula) -> bool:
-    """Return whether a formula names a quantity: x, f(2), f^{-1}(2), AB, |AB|, \\angle ABC."""
+    """Return whether a formula names a quantity.
+
+    Examples are x, f(2), f(g(x)), f^{-1}(2), AB, |AB| and \\angle ABC.
+    """
     if kind(formula) == "NAME":
         return formula not in ("e", "i", "\\pi")
     if kind(formula) == "absolute_value":
         return kind(formula.children[0]) == "product" and is_name(formula.children[0])
-    if kind(formula) == "name_call":  # f(2)
+    if kind(formula) == "name_call":
         return len(operands(formula)) == 2 and all(
-            kind(part) == "NAME" or number_style(part) == "integer" for part in operands(formula)
+            kind(part) == "NAME" or number_style(part) == "integer" or is_name(part)
+            for part in operands(formula)
         )
     if kind(formula) != "product" or len(formula.children) != len(operands(formula)):
         return False
@@ -210,9 +232,33 @@ def uses_name_of_question(answer: Formula, question: str) -> bool:
     return all(find_variables(name) & question_names for name in names)
 
 
+def uses_names_of_question(names: Iterable[Formula], gold: Formula, question: str) -> bool:
+    """Return whether the question has the names of values, such as x and y in x = 1, y = 2.
+
+    The names may have subscripts that the question has not, as in x_1 = 1, x_2 = 2. The
+    coordinates of a tuple may be x, y and z, or h and k, unless the question has a tuple of names.
+    Any names are allowed if the question has none.
+    """
+    formulas = read_formulas(question)
+    question_names = set().union(*map(find_variables, formulas))
+    has_tuple = any(
+        kind(formula) == "tuple" and {*map(kind, operands(formula))} == {"NAME"}
+        for formula in formulas
+    )
+    allowed_names = question_names | (
+        set("xyzhk") if kind(gold) == "tuple" and not has_tuple else set()
+    )
+    return not question_names or all(
+        find_variables(name) & allowed_names or str(name).partition("_")[0] in allowed_names
+        for name in names
+    )
+
+
 def has_separator(collection: Tree, text: str) -> bool:
     """Return whether a text, such as the word "and", is in a separator between elements."""
-    return any(kind(part) == "SEPARATOR" and text in part for part in collection.children)
+    return any(
+        kind(part) in ("SEPARATOR", "CONJUNCTION") and text in part for part in collection.children
+    )
 
 
 def repeats_equation(formula: Formula, equation: Tree) -> bool:

@@ -10,6 +10,8 @@ import re
 from collections import Counter
 from typing import NamedTuple
 
+from question import find_asked_formulas, find_request
+
 Unit = frozenset[tuple[str, int]]
 
 # Measures (units of measurement) and their other names. Any other word is a unit if the question
@@ -67,12 +69,15 @@ UNIT_PART = re.compile(r"[a-z]+|%|\\degree|\$|/|(?<=\^\{)\d")
 def split_unit(
     text: str, question_words: frozenset[str], names: frozenset[str]
 ) -> tuple[str, Unit]:
-    """Split LaTeX from `clean_latex` into a number, or a list of numbers, and its unit.
+    """Split LaTeX from `clean_latex` into a number, or a list or set of numbers, and its unit.
 
-    In a list either each number or only the last one may have the unit. A word that is neither in
-    quotes nor a word of the question is a unit only if it is a measure. In a question about `names`
-    k and m, 6km is a product.
+    In a list or set either each number or only the last one may have the unit. A word that is
+    neither in quotes nor a word of the question is a unit only if it is a measure. In a question
+    about `names` k and m, 6km is a product.
     """
+    if elements := re.fullmatch(r"\\\{((?:(?!\\[{}])[^()\[\]])*)\\\}", text):
+        numbers, unit = split_unit(elements[1], question_words, names)
+        return f"\\{{{numbers}\\}}", unit
     parts = re.split(r'([,;]|"and"|"or")', text)
     if len(parts) == 1 or re.search(r"[(\[]|\\\{", text):
         return split_number(text, question_words, names)
@@ -98,10 +103,9 @@ def split_number(
     word = letters[0].strip() if letters else ""
     if word and word not in question_words and set(word) <= names:
         return text, NO_UNIT
-    # A dollar sign comes before the number.
-    dollar = re.match(r"( *-?)\s*\\\$", text)
-    if dollar:
-        return dollar[1] + text[dollar.end() :], frozenset({("dollar", 1)})
+    # A dollar sign comes before the number, which is the last side in x = 5\cdot\$3 = \$15.
+    if re.match(r" *-? *\\\$", text.rpartition("=")[2]):
+        return text.replace("\\$", ""), frozenset({("dollar", 1)})
     unit_match = UNIT_AT_END.search(text)
     before = text[: unit_match.start()] if unit_match else ""
     # The unit must follow a number or a formula, and no function: in \sin m, m is a variable.
@@ -124,6 +128,8 @@ def read_unit(words: str) -> Unit | None:
     for part in UNIT_PART.findall(words.replace("mph", "miles per hour")):
         if part in ("per", "/"):
             sign = -1
+        elif part == "old" and last_name == "yr":
+            continue  # 5 years old is 5 years
         elif part in POWER_WORDS or part.isdecimal():
             # "squared" and ^{2} follow a measure, "square" comes before it.
             factor = POWER_WORDS.get(part) or int(part)
@@ -145,14 +151,15 @@ def read_unit(words: str) -> Unit | None:
 
 # --- What a question asks for ---
 
-# What follows "how many", and what follows other words before a unit. With a lookahead, (?=...),
-# a match may begin inside another one.
+# What follows "how many", plural nouns in it, and what follows other words before a unit. With a
+# lookahead, (?=...), a match may begin inside another one.
 COUNTED_THINGS = re.compile(r"\b(?:how many|number of) (?=((?:[a-z]+ ?){1,6}))")
+PLURAL = re.compile(r".*[^s]s|people|children|(?:wo)?men")
 NAMED_UNITS = re.compile(r"\b(?:what|nearest|as a|in|per) (?=((?:[a-z]+ ?){1,4}))")
 # Words that end the description of what is counted.
 END_WORDS = (
     "is are was were do does did can will would has have had must should there in with that who "
-    "which to from express"
+    "which to from express than"
 )
 END_WORDS = frozenset(END_WORDS.split(" "))
 # Names of measures that also have other meanings. A question mentions such a measure only if the
@@ -161,23 +168,25 @@ AMBIGUOUS_NAMES = frozenset(
     ["g", "h", "l", "m", "s", "in", "second", "degree", "degrees", "dollar", "dollars"]
 )
 LENGTH_MEASURES = frozenset(["mm", "cm", "m", "km", "in", "ft", "yd", "mi"])
-# Words of a sentence that asks something.
-QUESTION_WORDS = re.compile(r"(?i)\b(?:find|what|how|compute|determine|calculate)\b")
 # A question with a word of NON_ANGLE_WORDS does not ask for degrees. One with a word of RATE_WORDS
-# asks for a unit with "per", and not for a single measure that it mentions.
+# asks for a unit with "per", and not for a single measure that it mentions, and one with a word of
+# PURE_NUMBER_WORDS for no unit.
 NON_ANGLE_WORDS = frozenset(["length", "distance", "area", "perimeter", "side", "radius", "volume"])
+ANGLE_WORDS = frozenset(["angle", "angles", "degree", "degrees", "measure"])
 RATE_WORDS = frozenset(["speed", "rate"])
-# Words for numbers that may follow "how many", and their stems.
-MAGNITUDE_WORDS = ["dozen", "hundred", "thousand", "million", "billion"]
+PURE_NUMBER_WORDS = re.compile(r"\b(?:probability|chance|ratio|proportion|what fraction)\b")
+# Words for numbers that may follow "how many", and their stems. After "how many pairs of shoes",
+# pairs may be the unit, but not shoes.
+MAGNITUDE_WORDS = ["dozen", "hundred", "thousand", "million", "billion", "pair"]
 MAGNITUDE_STEMS = frozenset(map(stem_word, MAGNITUDE_WORDS))
 # Signs by which a question mentions a measure.
-MEASURE_MARKS = {"degree": r"\\circ|\u00b0|\bangles?\b|\bdegrees\b", "dollar": r"\\\$|\bdollar"}
+MEASURE_MARKS = {"degree": r"\\circ|\u00b0|\bangles?\b|\d\$? degrees\b", "dollar": r"\\\$|\bdollar"}
 PERCENT_REQUEST = re.compile(
     r"(?:what|how many|as a) percent|percentage"
     r"|percent (?:increase|decrease|change|error|profit|loss)"
 )
 # Words in a question whose answer may be a percentage or a number between 0 and 1.
-SHARE_WORDS = re.compile("probability|chance|percent|fraction|portion|proportion|likel")
+SHARE_WORDS = re.compile(r"\b(?:probabilit|chance|percent|fraction|(?:pro)?portions?\b|likel)")
 
 
 class AskedUnits(NamedTuple):
@@ -194,18 +203,20 @@ class AskedUnits(NamedTuple):
 
 def find_asked_units(question: str) -> AskedUnits:
     """Return the units that a question asks for, as in "how many inches" and "in dollars"."""
-    text = extract_prose(question)
+    text = extract_prose(question).replace("how old", "how many years")
     measures, counted, words = set(), set(), set()
     for phrase in COUNTED_THINGS.findall(text):
         phrase = list(itertools.takewhile(lambda word: word not in END_WORDS, phrase.split()))
         if unit := read_unit(" ".join(itertools.takewhile(is_measure_word, phrase))):
             measures.add(unit)
         else:
-            # In "how many cups of red flour", both cups and flour may be the unit.
-            groups = [group.split() for group in " ".join(phrase).split(" of ")]
+            # In "how many cups of red flour", both cups and flour may be the unit, and in "how many
+            # books sold today" books, which is a plural.
+            groups = [group.split() for group in re.split(r"\bof\b", " ".join(phrase))]
             counted |= {stem_word(group[-1]) for group in groups if group}
+            counted |= {stem_word(word) for word in phrase if PLURAL.fullmatch(word)}
             if phrase and stem_word(phrase[0]) in MAGNITUDE_STEMS:
-                counted = {"#"}  # after "how many thousand" no word may be the unit
+                counted = {"#", stem_word(phrase[0])}  # and no other word, even if that is none
             words |= {stem_word(word) for word in phrase}
     if not (measures or counted):
         for phrase in NAMED_UNITS.findall(text):
@@ -226,9 +237,7 @@ def find_mentioned_measures(question: str) -> set[str]:
 
     A question mentions a measure by its name, or by a sign of MEASURE_MARKS.
     """
-    in_text = " ".join(re.findall(r"\\(?:text|mbox|mathrm)\{([^{}]*)\}", question)).lower()
-    words = set(extract_prose(question).split()) | set(re.findall("[a-z]+", in_text))
-    words -= AMBIGUOUS_NAMES
+    words = list_words(question) - AMBIGUOUS_NAMES
     after_numbers = re.findall(r"\d[ ~$]*(?:\\(?:text|mathrm)\{ *)?([a-z]+)\b", question.lower())
     measures = {
         MEASURES_BY_STEM[stem]
@@ -239,6 +248,12 @@ def find_mentioned_measures(question: str) -> set[str]:
     return measures | marked | {"unit"}
 
 
+def list_words(question: str) -> frozenset[str]:
+    """Return the words of a question in lower case, with those of \\text{} in its formulas."""
+    in_text = " ".join(re.findall(r"\\(?:text|mbox|mathrm)\{([^{}]*)\}", question)).lower()
+    return frozenset(extract_prose(question).split()) | set(re.findall("[a-z]+", in_text))
+
+
 def extract_prose(question: str) -> str:
     """Return a question in lower case, with # in place of numbers, formulas and punctuation."""
     text = re.sub(r"(?<!\\)\$[^$]*(?<!\\)\$|\d[\d.,]*|[.,;:?!]", " # ", question).lower()
@@ -247,7 +262,12 @@ def extract_prose(question: str) -> str:
 
 def asks_percent(question: str) -> bool:
     """Return whether a question asks for a number of percent."""
-    return bool(PERCENT_REQUEST.search(extract_prose(question)))
+    return bool(PERCENT_REQUEST.search(extract_prose(find_request(question))))
+
+
+def asks_share(question: str) -> bool:
+    """Return whether a question asks for a share, such as a probability."""
+    return bool(SHARE_WORDS.search(extract_prose(find_request(question))))
 
 
 def is_unit_allowed(gold: Unit, answer: Unit, question: str) -> bool:
@@ -258,11 +278,12 @@ def is_unit_allowed(gold: Unit, answer: Unit, question: str) -> bool:
       exponent.
     - If the unit of the known answer is no measure, an answer may have as its unit another thing
       that the question counts.
-    - If the known answer has no unit, an answer may have the unit that the question asks for.
-    - If the question asks for no unit either, an answer may have a measure that the question
+    - If the known answer has no unit, an answer may have the unit that the question asks for, in
+      the sentence that asks if it names one.
+    - If that sentence names no unit, an answer may have a measure that the question
       mentions: squared if the question is about an area, cubed if the question is about a volume.
       It may not have degrees if the question is about lengths or trigonometric functions, and no
-      measure if it is about a rate.
+      measure if it is about a rate, a probability or a ratio.
     """
     if not answer or answer == gold:
         return True
@@ -275,17 +296,30 @@ def is_unit_allowed(gold: Unit, answer: Unit, question: str) -> bool:
             # "units", or "square units", may replace a measure of length with the same power.
             return names == {"unit"} and is_length and powers == sorted(power for _, power in gold)
         return is_counted
-    if asked_units.measures or asked_units.counted:
-        return answer in asked_units.measures or is_counted
-    sentences = re.split(r"(?<=[a-z)$])[.?]\s", question.strip())
-    sentence = next(filter(QUESTION_WORDS.search, reversed(sentences)), sentences[-1])
-    sentence_words = extract_prose(sentence).split()
+    if is_counted:
+        return True
+    request = find_request(question)
+    units_of_request = find_asked_units(request)
+    if units_of_request.measures or units_of_request.counted:
+        return answer in units_of_request.measures
+    request_words = extract_prose(request).split()
+    if PURE_NUMBER_WORDS.search(request.partition("\n")[0].lower()):
+        return False
+    if answer in asked_units.measures:
+        return True
     # An area is in squares of a mentioned measure, a volume in cubes.
     powers_by_word = {"area": 2, "volume": 3}
-    power = next((powers_by_word[word] for word in sentence_words if word in powers_by_word), 1)
-    is_not_angle = NON_ANGLE_WORDS & set(sentence_words) or re.search(
-        r"\\(?:sin|cos|tan|cot|sec|csc)", sentence
+    power = next((powers_by_word[word] for word in request_words if word in powers_by_word), 1)
+    asks_side = not ANGLE_WORDS & {*request_words} and any(
+        re.fullmatch("[A-Z]{2}", text) for text in find_asked_formulas(request)
     )
-    if (is_not_angle and names == {"degree"}) or RATE_WORDS & set(sentence_words):
+    # A question with a sine asks for an angle only if the request mentions one.
+    text = request if ANGLE_WORDS & {*request_words} else question
+    is_not_angle = (
+        asks_side
+        or NON_ANGLE_WORDS & {*request_words}
+        or re.search(r"\\(?:sin|cos|tan|cot|sec|csc)", text)
+    )
+    if (is_not_angle and names == {"degree"}) or RATE_WORDS & {*request_words}:
         return False
     return len(names) == 1 and names <= find_mentioned_measures(question) and powers == [power]

@@ -1,0 +1,208 @@
+"""Compares numbers and formulas with letters: their values, what they leave to be done, their form.
+
+docs/benchmarks.md describes the rules. `gold` is the known answer. An operation is unevaluated if
+it is written but not carried out (forms.py).
+"""
+
+import re
+from collections import Counter
+from itertools import pairwise
+
+from forms import (
+    FACTORED_QUOTIENT,
+    OTHER_SHAPE,
+    count_numbers,
+    find_unevaluated,
+    get_power_base,
+    has_arithmetic,
+    has_sum,
+    is_simplest,
+    shape,
+)
+from formula import FUNCTION_NAMES, Formula, factors, is_equal, kind, operands, tokens, value
+from lark import Tree
+from question import find_asked_forms, find_vectors, list_expressions, read_formulas
+from statements import MINUS_ONE, is_name
+
+SIGN_TERMINALS = ("SIGN", "TIMES", "OVER", "SEPARATOR", "CONJUNCTION")
+# Operations that an answer may leave unevaluated only with the same numbers as the known answer.
+SUMS_AND_PRODUCTS = {"sum of numbers", "product of numbers"}
+
+
+def is_same_number(gold: Formula, answer: Formula, question: str) -> bool:
+    """Return whether two expressions are the same answer.
+
+    They must be equal. The answer may leave unevaluated only what the known answer leaves
+    unevaluated too (`forms.find_unevaluated`), and must have the form that the question asks for.
+    """
+    if not value(answer).free_symbols <= value(gold).free_symbols or not is_equal(gold, answer):
+        return False
+    vectors = find_vectors(question)
+    gold_products, answer_products = (
+        list_vector_products(formula, vectors) for formula in (gold, answer)
+    )
+    if gold_products != answer_products or not has_same_calls(gold, answer, question):
+        return False
+    # With letters, a root is allowed where the known answer has none: sqrt(2)^x for 2^(x/2).
+    always_allowed = {"root"} if value(gold).free_symbols else set()
+    unevaluated = find_unevaluated(answer)
+    # sqrt(3)/2 times i is allowed for sqrt(3)i/2, unless it only repeats the question.
+    if FACTORED_QUOTIENT in unevaluated and not any(
+        FACTORED_QUOTIENT in find_unevaluated(part) and is_equal(part, answer)
+        for part in list_expressions(question)
+    ):
+        always_allowed.add(FACTORED_QUOTIENT)
+    if not unevaluated <= find_unevaluated(gold) | always_allowed or not is_form_allowed(
+        gold, answer, question
+    ):
+        return False
+    return not unevaluated & SUMS_AND_PRODUCTS or count_numbers(gold) == count_numbers(answer)
+
+
+def list_vector_products(formula: Formula, vectors: set[str]) -> Counter:
+    """Count the products of several vectors or matrices in a formula, as their factors and signs.
+
+    The order of the factors counts unless the sign is a dot: neither a \\times b nor AB may be
+    turned round.
+    """
+    products = Counter()
+    for part in formula.iter_subtrees() if isinstance(formula, Tree) else []:
+        texts = [str(factor) for factor in operands(part) if vectors & {*tokens(factor)}]
+        if kind(part) == "product" and len(texts) > 1:
+            signs = [str(sign) for sign in part.children if kind(sign) == "TIMES"]
+            products[*signs, *(sorted(texts) if "\\cdot" in signs else texts)] += 1
+    return products
+
+
+def has_same_calls(gold: Formula, answer: Formula, question: str) -> bool:
+    """Return whether functions have the same arguments in two formulas: 2f(x) is not f(2x)."""
+    functions = find_functions(gold, question)
+    gold_calls, answer_calls = (
+        [call for call in list_calls(formula) if get_letter(call[0]) in functions]
+        for formula in (gold, answer)
+    )
+    return all(
+        any(call[0] == other[0] and is_equal(call[1], other[1]) for other in others)
+        for calls, others in ((gold_calls, answer_calls), (answer_calls, gold_calls))
+        for call in calls
+    )
+
+
+def find_functions(gold: Formula, question: str) -> set[str]:
+    """Return the names that are functions before brackets; others are factors, as in x(x+1).
+
+    A name is a function if the question or the known answer has it before a name or number in
+    brackets, as in P(A) and h(2), or if the question calls it one, and if the known answer has it
+    nowhere else. So are f and g, unless they are formulas of the question, as in "in terms of $m$
+    and $g$".
+    """
+    formulas = read_formulas(question)
+    calls = [call for formula in (gold, *formulas) for call in list_calls(formula)]
+    called_names = {
+        get_letter(name)
+        for name, argument in calls
+        if kind(argument) in ("NAME", "NUMBER")
+        and name not in ("e", "i", "\\pi")
+        and "^" not in name  # x^{-1}y may be y/x
+    }
+    described_names = [
+        before or after
+        for before, after in re.findall(
+            r"(?:function|polynomial)s? \$?([a-zA-Z])\b"
+            r"|\$([a-zA-Z])\$ (?:is|be) (?:an? |the )(?:\w+ )?(?:function|polynomial)",
+            question,
+        )
+    ]
+    quantities = {str(formula) for formula in formulas if is_name(formula)}
+    names = {*called_names, *described_names} | (FUNCTION_NAMES - quantities)
+    names_of_calls = Counter(get_letter(name) for name, _ in list_calls(gold))
+    all_names = Counter(get_letter(token) for token in tokens(gold) if kind(token) == "NAME")
+    return {name for name in names if all_names[name] == names_of_calls[name]}
+
+
+def get_letter(name: str) -> str:
+    """Return the letter, or the command for it, in a name such as f_1 or f'."""
+    return re.match(r"\\?[a-zA-Z]*", name)[0]
+
+
+def list_calls(formula: Formula) -> list[tuple[str, Formula]]:
+    """Return the name and the argument of each f(x) in a formula. That of f^{-1}(x) is f^{-1}."""
+    calls = []
+    for part in formula.iter_subtrees() if isinstance(formula, Tree) else []:
+        if kind(part) == "name_call" and len(operands(part)) == 2:
+            calls.append((str(part.children[0]), part.children[1]))
+        elif kind(part) == "product":
+            calls += [
+                (f"{inverse.children[0]}^{{-1}}", argument)
+                for inverse, argument in pairwise(part.children)
+                if kind(inverse) == "power"
+                and kind(inverse.children[0]) == "NAME"
+                and inverse.children[1] == MINUS_ONE
+            ]
+    return calls
+
+
+def is_form_allowed(gold: Formula, answer: Formula, question: str) -> bool:
+    """Return whether the question allows the form in which an answer is written.
+
+    The form is the shape (`forms.shape`) and whether the formula is in simplest form. An answer
+    with the form of the known answer and the same symbols is always allowed. For others:
+
+    - If the question asks for a shape, the answer must have the shape of the known answer, and no
+      arithmetic that is left to be done.
+    - If the question asks for a shape or for the simplest form, or the answer is factored, the
+      answer must be in simplest form if the known answer is.
+    - A formula that is neither expanded nor factored is allowed only if the known answer is one
+      and the question asks for no shape.
+    - An answer must not only multiply or divide formulas of the question (`combines_formulas`), if
+      the known answer has another form.
+    - An answer must not only repeat the question: if the question contains an expression of the
+      same value, the answer must have another form. Integers are an exception, and so are answers
+      in the form of the known answer if the question contains the known answer itself.
+    """
+    gold_shape, gold_is_simplest = shape(gold), is_simplest(gold)
+    answer_shape, answer_is_simplest = shape(answer), is_simplest(answer)
+    is_same_form = (answer_shape, answer_is_simplest) == (gold_shape, gold_is_simplest)
+    if is_same_form and count_symbols(gold) == count_symbols(answer):
+        return True
+    asked_forms = find_asked_forms(question)  # a subset of {"shape", "simplest"}
+    if answer_shape == OTHER_SHAPE and (gold_shape != OTHER_SHAPE or "shape" in asked_forms):
+        return False
+    if "shape" in asked_forms and (answer_shape != gold_shape or has_arithmetic(answer)):
+        return False
+    is_less_simple = gold_is_simplest and not answer_is_simplest
+    if is_less_simple and (asked_forms or answer_shape == "factored"):
+        return False
+    if answer_shape == "integer":
+        return True
+    if not is_same_form and combines_formulas(answer, question):
+        return False
+    unevaluated = find_unevaluated(answer)
+    # Expressions in the question that equal the answer, and leave unevaluated only what the answer
+    # leaves unevaluated too.
+    copies = [
+        part
+        for part in list_expressions(question)
+        if find_unevaluated(part) <= unevaluated and is_equal(part, answer)
+    ]
+    if is_same_form and any(count_symbols(part) == count_symbols(gold) for part in copies):
+        return True  # the question states the known answer itself
+    answer_form = answer_shape, answer_is_simplest
+    return not any((shape(part), is_simplest(part)) == answer_form for part in copies)
+
+
+def combines_formulas(answer: Formula, question: str) -> bool:
+    """Return whether an answer is a product or quotient of sums that the question contains.
+
+    An example is (x+2)(x+3) for the product of $x+2$ and $x+3$, or (x+2)^2 for a square.
+    """
+    sums = [(exponent, factor) for exponent, factor in factors(answer) if has_sum(factor)]
+    if len(sums) < 2 and not any(kind(factor) == "power" for _, factor in sums):
+        return False
+    question_sums = {value(part) for part in list_expressions(question) if has_sum(part)}
+    return all(value(get_power_base(factor)) in question_sums for _, factor in sums)
+
+
+def count_symbols(formula: Formula) -> Counter:
+    """Count the letters, numbers and commands in a formula: all tokens but signs."""
+    return Counter(token for token in tokens(formula) if kind(token) not in SIGN_TERMINALS)
