@@ -11,15 +11,16 @@ are counted (units.py).
 import contextlib
 import re
 
+from expressions import find_functions
 from forms import find_unevaluated
-from formula import Formula, kind, operands, parse_formula, tokens, value
+from formula import EVERY_LETTER, Formula, kind, operands, parse_formula, tokens, value
 from latex import Unreadable, clean_latex
 from question import (
-    DRAWING,
     find_asked_base,
     find_asked_forms,
     find_asked_formulas,
     find_options,
+    keep_labels,
     parse_base,
     read_formulas,
 )
@@ -77,7 +78,7 @@ def compare(gold: str, answer: str, question: str) -> str:
 
 def is_right(gold: str, answer: str, question: str) -> bool:
     """Return whether an answer is right. Raise Unreadable if it cannot be parsed."""
-    question = DRAWING.sub(" ", question)
+    question = keep_labels(question)
     is_list = "commas" in question  # as in "separated by commas": then 1,234 is two numbers
     gold, answer = clean_latex(gold, is_list), clean_latex(answer, is_list)
     if gold == answer:
@@ -94,13 +95,14 @@ def is_right(gold: str, answer: str, question: str) -> bool:
     if TEXT.fullmatch(gold_text):
         return is_same_text(gold, answer)
     try:
-        gold_formula = parse_formula(gold_text)
+        functions = find_functions(parse_formula(gold_text, EVERY_LETTER), question)
+        gold_formula = parse_formula(gold_text, functions)
     except Unreadable:
         return is_same_text(gold, answer)
     try:
-        answer_formula = parse_formula(answer_text)
+        answer_formula = parse_formula(answer_text, functions)
     except Unreadable:
-        answer_formula = parse_formula(get_right_side(answer_text, question))
+        answer_formula = parse_formula(get_right_side(answer_text, question), functions)
     if answer_unit and not can_have_unit(answer_formula):
         return False
     asks_degrees = DEGREES in find_asked_units(question).measures

@@ -19,9 +19,19 @@ from forms import (
     is_simplest,
     shape,
 )
-from formula import FUNCTION_NAMES, Formula, factors, is_equal, kind, operands, tokens, value
+from formula import (
+    EVERY_LETTER,
+    FUNCTION_NAMES,
+    Formula,
+    factors,
+    is_equal,
+    kind,
+    operands,
+    tokens,
+    value,
+)
 from lark import Tree
-from question import find_asked_forms, find_vectors, list_expressions, read_formulas
+from question import find_asked_forms, find_vectors, has_value, list_expressions, read_formulas
 from statements import MINUS_ONE, is_name
 
 SIGN_TERMINALS = ("SIGN", "TIMES", "OVER", "SEPARATOR", "CONJUNCTION")
@@ -88,15 +98,15 @@ def has_same_calls(gold: Formula, answer: Formula, question: str) -> bool:
     )
 
 
-def find_functions(gold: Formula, question: str) -> set[str]:
-    """Return the names that are functions before brackets; others are factors, as in x(x+1).
+def find_functions(gold: Formula, question: str) -> frozenset[str]:
+    """Return the letters of names that are functions before brackets, others being factors.
 
     A name is a function if the question or the known answer has it before a name or number in
     brackets, as in P(A) and h(2), or if the question calls it one, and if the known answer has it
     nowhere else. So are f and g, unless they are formulas of the question, as in "in terms of $m$
     and $g$".
     """
-    formulas = read_formulas(question)
+    formulas = read_formulas(question, EVERY_LETTER)
     calls = [call for formula in (gold, *formulas) for call in list_calls(formula)]
     called_names = {
         get_letter(name)
@@ -108,7 +118,7 @@ def find_functions(gold: Formula, question: str) -> set[str]:
     described_names = [
         before or after
         for before, after in re.findall(
-            r"(?:function|polynomial)s? \$?([a-zA-Z])\b"
+            r"(?:function|polynomial)s? (?:\$(?=[a-zA-Z][$(]))?([a-zA-Z])\b"
             r"|\$([a-zA-Z])\$ (?:is|be) (?:an? |the )(?:\w+ )?(?:function|polynomial)",
             question,
         )
@@ -117,7 +127,7 @@ def find_functions(gold: Formula, question: str) -> set[str]:
     names = {*called_names, *described_names} | (FUNCTION_NAMES - quantities)
     names_of_calls = Counter(get_letter(name) for name, _ in list_calls(gold))
     all_names = Counter(get_letter(token) for token in tokens(gold) if kind(token) == "NAME")
-    return {name for name in names if all_names[name] == names_of_calls[name]}
+    return frozenset(name for name in names if all_names[name] == names_of_calls[name])
 
 
 def get_letter(name: str) -> str:
@@ -194,13 +204,21 @@ def is_form_allowed(gold: Formula, answer: Formula, question: str) -> bool:
 def combines_formulas(answer: Formula, question: str) -> bool:
     """Return whether an answer is a product or quotient of sums that the question contains.
 
-    An example is (x+2)(x+3) for the product of $x+2$ and $x+3$, or (x+2)^2 for a square.
+    An example is (x+2)(x+3) for the product of $x+2$ and $x+3$, or (x+2)^2 for a square. Factors
+    that are no sums must be formulas of the question, as x in x(x+2) for $x$ times $x+2$.
     """
-    sums = [(exponent, factor) for exponent, factor in factors(answer) if has_sum(factor)]
-    if len(sums) < 2 and not any(kind(factor) == "power" for _, factor in sums):
+    all_factors = [factor for _, factor in factors(answer)]
+    sums = [factor for factor in all_factors if has_sum(factor)]
+    if len(sums) < 2 and not any(kind(factor) == "power" for factor in sums):
         return False
     question_sums = {value(part) for part in list_expressions(question) if has_sum(part)}
-    return all(value(get_power_base(factor)) in question_sums for _, factor in sums)
+    formulas = {value(part) for part in read_formulas(question) if has_value(part)}
+    return all(
+        value(get_power_base(factor)) in question_sums
+        if has_sum(factor)
+        else value(factor) in formulas
+        for factor in all_factors
+    )
 
 
 def count_symbols(formula: Formula) -> Counter:

@@ -7,6 +7,7 @@ Nothing is rounded.
 
 import functools
 import re
+import string
 from pathlib import Path
 
 import sympy
@@ -18,8 +19,10 @@ from sympy import Expr, Rational
 Formula = Tree | Token
 # Kinds of formulas that are evaluated as products. f(x), a name_call, is evaluated as f times x.
 PRODUCT_KINDS = ("product", "fraction", "name_call")
-# Names that are functions before brackets. Other names are factors, as in x(x+1).
+# Letters of names that are functions before brackets, unless a question says otherwise
+# (`expressions.find_functions`). Other names are factors, as in x(x+1).
 FUNCTION_NAMES = frozenset("fg")
+EVERY_LETTER = frozenset(string.ascii_letters)
 # The sign of a term of a sum within a sum, by the outer and the inner sign: - and - give +.
 COMBINED_SIGNS = {("+", "+"): "+", ("+", "-"): "-", ("-", "+"): "-", ("-", "-"): "+"}
 # Maximum value of an exponent, and number of bits of a power. Those of answers are far smaller.
@@ -28,41 +31,48 @@ SYMPY_NAMES = {"arcsin": "asin", "arccos": "acos", "arctan": "atan", "ln": "log"
 CONSTANTS = {"e": sympy.E, "i": sympy.I, "\\pi": sympy.pi}
 
 
+PARSER = Lark(Path(__file__).with_name("grammar.lark").read_text(), parser="lalr")
+
+
 class CallSplitter(Transformer):
-    """Splits a name before brackets with a power: x(x+1)^2 is a product, f(x)^2 a square."""
-
-    def call_power(self, parts: list[Formula]) -> Tree:
-        return split_call("power", *parts)
-
-    def call_factorial(self, parts: list[Formula]) -> Tree:
-        return split_call("factorial", *parts)
-
-
-def split_call(operation: str, name: Token, argument: Formula, *exponent: Formula) -> Tree:
-    """Return the formula in which the operation applies to the brackets, or to a function's value.
+    """Splits a name before brackets with a power: x(x+1)^2 is a product, f(x)^2 a square.
 
     Args:
-        operation: "power" or "factorial".
+        functions: the letters of names that are functions.
     """
-    if name[0] in FUNCTION_NAMES:
-        return Tree(operation, [Tree("name_call", [name, argument]), *exponent])
-    return Tree("product", [name, Tree(operation, [argument, *exponent])])
 
+    def __init__(self, functions: frozenset[str]):
+        super().__init__()
+        self.functions = functions
 
-PARSER = Lark(
-    Path(__file__).with_name("grammar.lark").read_text(),
-    parser="lalr",
-    transformer=CallSplitter(),
-)
+    def call_power(self, parts: list[Formula]) -> Tree:
+        """Return the formula for a name, an argument in brackets and an exponent."""
+        return self._split_call("power", *parts)
+
+    def call_factorial(self, parts: list[Formula]) -> Tree:
+        """Return the formula for a name and an argument in brackets before "!"."""
+        return self._split_call("factorial", *parts)
+
+    def _split_call(
+        self, operation: str, name: Token, argument: Formula, *exponent: Formula
+    ) -> Tree:
+        if name[0] in self.functions:
+            return Tree(operation, [Tree("name_call", [name, argument]), *exponent])
+        return Tree("product", [name, Tree(operation, [argument, *exponent])])
 
 
 @functools.lru_cache(maxsize=4096)
-def parse_formula(text: str) -> Formula:
-    """Parse LaTeX from `clean_latex`. Raise Unreadable if the grammar cannot parse it."""
+def parse_formula(text: str, functions: frozenset[str] = FUNCTION_NAMES) -> Formula:
+    """Parse LaTeX from `clean_latex`. Raise Unreadable if the grammar cannot parse it.
+
+    Args:
+        functions: the letters of names that are functions before brackets.
+    """
     try:
-        return PARSER.parse(text)
+        formula = PARSER.parse(text)
     except LarkError as error:
         raise Unreadable(text) from error
+    return CallSplitter(functions).transform(formula) if isinstance(formula, Tree) else formula
 
 
 def kind(formula: Formula) -> str:

@@ -83,7 +83,7 @@ REWRITES = (
     (r"^ *\(([^()=]*=[^()]*)\) *$", r"\1"),
     (
         r"\\begin *\{cases\}([^&]*?)\\end *\{cases\}",
-        lambda rows: rows[1].strip(" \\").replace(r"\\", ","),
+        lambda rows: re.sub(r"[ ,;.]*\\\\", ' "and" ', rows[1].strip(" \\,.;")),
     ),
     # The empty set, the real numbers, all real numbers but one (\reals \setminus \{2\}), sets of
     # all x with a property ({x | x > 1}), degrees

@@ -4,7 +4,7 @@ import contextlib
 import functools
 import re
 
-from formula import Formula, kind, operands, parse_formula, tokens, value
+from formula import FUNCTION_NAMES, Formula, kind, operands, parse_formula, tokens, value
 from lark import Tree
 from latex import Unreadable, clean_latex
 
@@ -15,8 +15,9 @@ DELIMITED_FORMULA = re.compile(
     r"|\\begin\{(?:align|equation|gather|multline)\*?\}(.+?)\\end\{|(\d+/\d+|\d*\.\d+)",
     re.DOTALL,
 )
-# Code that draws a figure.
+# Code that draws a figure, and a label of the figure in the code.
 DRAWING = re.compile(r"\[asy\].*?\[/asy\]", re.DOTALL)
+FIGURE_LABEL = re.compile(r'label\(\s*(?:rotate\([^()]*\)\s*\*\s*)?"([^"]*)"')
 # Where a formula is split if it cannot be parsed as a whole.
 PIECE_SEPARATOR = re.compile(
     r"\\\\|\\(?:begin|end)\{[a-z*]+\}|\"[^\"]*\"|[&=<>,;:]|\\(?:[gl]eq|approx)\b"
@@ -46,7 +47,9 @@ REQUEST_WORDS = re.compile(
 QUESTION_WORDS = re.compile(
     r"(?i)\b(?:find|what|which|how|compute|determine|calculate|solve|give|enter|express|write)\b"
 )
-ASKING_WORDS = re.compile(r"(?i)\b(?:find|what|how|compute|determine|calculate)\b")
+ASKING_WORDS = re.compile(
+    r"(?i)\b(?:find|what|how|compute|determine|calculate|evaluate|convert|simplify|solve)\b"
+)
 ROUNDING_WORDS = re.compile(
     r"(?i)\bto the nearest\b|\bnearest (?:integer|whole|ten|hundred|thousand|cent|percent|degree)"
     r"|\bround(?:ed)? (?:your|the answer|each|to|off|up|down)\b|\bdecimal places?\b"
@@ -91,6 +94,11 @@ BASE_REQUEST = re.compile(
 BASES = {word: base for base, word in enumerate(BASE_WORDS.split(" "), 2)}
 
 
+def keep_labels(question: str) -> str:
+    """Return a question in which the code of a figure is replaced by the figure's labels."""
+    return DRAWING.sub(lambda code: " ".join(FIGURE_LABEL.findall(code[0])), question)
+
+
 def find_asked_forms(question: str) -> set[str]:
     """Return which forms a question asks for.
 
@@ -132,9 +140,14 @@ def find_options(question: str) -> dict[str, str]:
 
 
 def asks_tuple(question: str) -> bool:
-    """Return whether a question asks for a tuple, by its words or by names such as (x, y)."""
+    """Return whether a question asks for a tuple, by its words or by names such as (x, y).
+
+    Names in brackets may also be an interval, if the question is about intervals.
+    """
     sentences = filter(QUESTION_WORDS.search, split_sentences(question))
-    return TUPLE_WORDS.search(question) is not None or any(
+    if TUPLE_WORDS.search(question):
+        return True
+    return not INTERVAL_WORDS.search(question) and any(
         kind(formula) == "tuple" and {*map(kind, operands(formula))} == {"NAME"}
         for sentence in sentences
         for formula in read_formulas(sentence)
@@ -202,16 +215,19 @@ def find_asked_formulas(question: str) -> list[str]:
 
 
 @functools.lru_cache(maxsize=256)
-def read_formulas(question: str) -> list[Formula]:
+def read_formulas(question: str, functions: frozenset[str] = FUNCTION_NAMES) -> list[Formula]:
     """Return the formulas of a question as trees.
 
     If a formula cannot be parsed as a whole, the pieces of it that can be parsed are returned.
+
+    Args:
+        functions: the letters of names that are functions before brackets.
     """
     trees = []
     for text, _ in read_formula_texts(question):
         for piece in (text, *PIECE_SEPARATOR.split(text)):
             with contextlib.suppress(Unreadable):
-                trees.append(parse_formula(piece.strip(" .,;:?")))
+                trees.append(parse_formula(piece.strip(" .,;:?"), functions))
                 if piece is text:
                     break
     return trees

@@ -10,10 +10,8 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise, repeat
 
-from expressions import is_same_number
-from forms import (
-    find_unevaluated,
-)
+from expressions import find_functions, is_same_number
+from forms import find_unevaluated
 from formula import Formula, is_equal, kind, operands, parse_formula, tokens, value
 from lark import Token, Tree
 from latex import Unreadable
@@ -127,8 +125,11 @@ def is_same_collection(gold: Formula, answer: Formula, question: str) -> bool:
         or (len(gold_elements) == 2 and asks_interval(question))
         or any(map(sign_of_infinity, gold_elements))
     )
-    # 1, 3, 5, \dots goes on as its order tells.
-    has_order = "\\dots" in gold_elements or has_ordered_values(question, len(gold_elements))
+    # 1, 3, 5, \dots goes on as its order tells. Two pairs are no values of two different things.
+    are_values = COLLECTION_KINDS.isdisjoint(gold_kinds)
+    has_order = "\\dots" in gold_elements or (
+        are_values and has_ordered_values(question, len(gold_elements))
+    )
     is_ordered_list = kinds <= {"list", "set"} and has_order
     if (
         is_unbracketed_tuple
@@ -289,19 +290,20 @@ def read_solutions(chain: Tree, gold: Formula, question: str) -> list[Formula]:
     *other_sides, solution = sides[::-1] if is_name(sides[-1]) else sides
     is_stated = all(
         (is_name(side) and side not in tokens(solution))
-        or equals_asked_formula(side, question)
+        or equals_asked_formula(side, gold, question)
         or (has_value(solution) and is_equal(side, solution))
         for side in other_sides
     )
     return [solution, *rounded] if is_stated else []
 
 
-def equals_asked_formula(side: Formula, question: str) -> bool:
+def equals_asked_formula(side: Formula, gold: Formula, question: str) -> bool:
     """Return whether an expression with letters equals a formula that the question asks for."""
     if not has_value(side) or not value(side).free_symbols:
         return False
+    functions = find_functions(gold, question)
     for text in find_asked_formulas(question):
         with contextlib.suppress(Unreadable):
-            if is_equal(side, parse_formula(text)):
+            if is_equal(side, parse_formula(text, functions)):
                 return True
     return False

@@ -61,7 +61,7 @@ UNIT_WORD = (
     r"|(?<=\s)[a-z]{3,}"
 )
 UNIT_AT_END = re.compile(
-    rf"(?:\s*(?:(?:{UNIT_WORD})(?:\s*\^\{{[23]\}})?|(?<=[a-z\"])\s*/(?=\s*[a-z\"])))+\s*$"
+    rf"(?:\s*(?:(?>{UNIT_WORD})(?:\s*\^\{{[23]\}})?|(?<=[a-z\"])\s*/(?=\s*[a-z\"])))+\s*$"
 )
 UNIT_PART = re.compile(r"[a-z]+|%|\\degree|\$|/|(?<=\^\{)\d")
 
@@ -169,12 +169,15 @@ AMBIGUOUS_NAMES = frozenset(
 )
 LENGTH_MEASURES = frozenset(["mm", "cm", "m", "km", "in", "ft", "yd", "mi"])
 # A question with a word of NON_ANGLE_WORDS does not ask for degrees. One with a word of RATE_WORDS
-# asks for a unit with "per", and not for a single measure that it mentions, and one with a word of
-# PURE_NUMBER_WORDS for no unit.
+# asks for a unit with "per", and not for a single measure that it mentions, and one that asks for a
+# probability or ratio (PURE_NUMBER_WORDS) for no unit.
 NON_ANGLE_WORDS = frozenset(["length", "distance", "area", "perimeter", "side", "radius", "volume"])
 ANGLE_WORDS = frozenset(["angle", "angles", "degree", "degrees", "measure"])
 RATE_WORDS = frozenset(["speed", "rate"])
-PURE_NUMBER_WORDS = re.compile(r"\b(?:probability|chance|ratio|proportion|what fraction)\b")
+PURE_NUMBER_WORDS = re.compile(
+    r"\bwhat fraction\b|\b(?:what|find|compute|determine|calculate|express|give)(?: is| are| was)?"
+    r"(?: the| an?)?(?: [a-z]+)? (?:probability|chance|ratio|proportion)\b"
+)
 # Words for numbers that may follow "how many", and their stems. After "how many pairs of shoes",
 # pairs may be the unit, but not shoes.
 MAGNITUDE_WORDS = ["dozen", "hundred", "thousand", "million", "billion", "pair"]
