@@ -133,6 +133,11 @@ def is_fraction(formula: Formula) -> bool:
     return is_quotient and all(map(is_integer, operands(formula)))
 
 
+def is_tuple_of_names(formula: Formula) -> bool:
+    """Return whether a formula is a tuple such as (x, y)."""
+    return kind(formula) == "tuple" and {*map(kind, operands(formula))} == {"NAME"}
+
+
 def is_integer(formula: Formula) -> bool:
     """Return whether a formula is an integer without a sign."""
     return kind(formula) == "NUMBER" and formula.isdecimal()

@@ -4,7 +4,16 @@ import contextlib
 import functools
 import re
 
-from formula import FUNCTION_NAMES, Formula, kind, operands, parse_formula, tokens, value
+from formula import (
+    FUNCTION_NAMES,
+    Formula,
+    is_tuple_of_names,
+    kind,
+    operands,
+    parse_formula,
+    tokens,
+    value,
+)
 from lark import Tree
 from latex import Unreadable, clean_latex
 
@@ -148,9 +157,7 @@ def asks_tuple(question: str) -> bool:
     if TUPLE_WORDS.search(question):
         return True
     return not INTERVAL_WORDS.search(question) and any(
-        kind(formula) == "tuple" and {*map(kind, operands(formula))} == {"NAME"}
-        for sentence in sentences
-        for formula in read_formulas(sentence)
+        is_tuple_of_names(formula) for sentence in sentences for formula in read_formulas(sentence)
     )
 
 

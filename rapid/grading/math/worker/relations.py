@@ -29,8 +29,10 @@ from statements import (
     COLLECTION_KINDS,
     INTERVAL_KINDS,
     ORDERED_KINDS,
+    are_names_of_question,
     find_named_values,
     find_variables,
+    has_inequalities_in_name_of_question,
     has_separator,
     is_equation,
     is_name,
@@ -42,8 +44,6 @@ from statements import (
     repeats_equation,
     sign_of_infinity,
     subtract_sides,
-    uses_name_of_question,
-    uses_names_of_question,
 )
 
 
@@ -56,14 +56,15 @@ def is_same(gold: Formula, answer: Formula, question: str) -> bool:
     if "interval notation" in question and any(part.children[1] != "\\in" for part in chains):
         return False
     # If both are inequalities, they must use the same names. Otherwise the answer's inequalities
-    # may have only one name, one of the question (`uses_name_of_question` has an exception).
+    # may have only one name, one of the question. `has_inequalities_in_name_of_question` says when
+    # any name is allowed.
     gold_names, answer_names = (
         set().union(*map(find_variables, list_inequalities(formula))) for formula in (gold, answer)
     )
     if gold_names and answer_names:
         if gold_names != answer_names:
             return False  # x < 3 is not y < 3
-    elif not uses_name_of_question(answer, question):
+    elif not has_inequalities_in_name_of_question(answer, question):
         return False
     gold, answer = normalize(gold), normalize(answer)
     if find_named_values(gold) or find_named_values(answer):
@@ -203,7 +204,7 @@ def is_same_named(gold: Formula, answer: Formula, question: str) -> bool:
     if "chain" in map(kind, operands(gold)):
         return False  # x = 1, x = 2 is not x = 1, y = 2
     # In (h, k) = (1, 2) the names say no more than the order.
-    if kind(answer) == "list" and not uses_names_of_question(answer_values, gold, question):
+    if kind(answer) == "list" and not are_names_of_question(answer_values, gold, question):
         return False
     tuples = [
         operands(part)

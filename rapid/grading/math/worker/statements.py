@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 import sympy
 from forms import has_arithmetic, number_style
-from formula import Formula, kind, operands, tokens, value
+from formula import Formula, is_tuple_of_names, kind, operands, tokens, value
 from lark import Token, Tree
 from latex import Unreadable
 from question import has_value, read_formulas
@@ -216,7 +216,7 @@ def list_inequalities(formula: Formula) -> list[Tree]:
     return [chain for chain in chains if "=" not in chain.children[1::2]]
 
 
-def uses_name_of_question(answer: Formula, question: str) -> bool:
+def has_inequalities_in_name_of_question(answer: Formula, question: str) -> bool:
     """Return whether an answer's inequalities have at most one name, and the question has it too.
 
     Any name is allowed if the question has no variables or asks for a range.
@@ -232,7 +232,7 @@ def uses_name_of_question(answer: Formula, question: str) -> bool:
     return all(find_variables(name) & question_names for name in names)
 
 
-def uses_names_of_question(names: Iterable[Formula], gold: Formula, question: str) -> bool:
+def are_names_of_question(names: Iterable[Formula], gold: Formula, question: str) -> bool:
     """Return whether the question has the names of values, such as x and y in x = 1, y = 2.
 
     The names may have subscripts that the question has not, as in x_1 = 1, x_2 = 2. The
@@ -241,10 +241,7 @@ def uses_names_of_question(names: Iterable[Formula], gold: Formula, question: st
     """
     formulas = read_formulas(question)
     question_names = set().union(*map(find_variables, formulas))
-    has_tuple = any(
-        kind(formula) == "tuple" and {*map(kind, operands(formula))} == {"NAME"}
-        for formula in formulas
-    )
+    has_tuple = any(map(is_tuple_of_names, formulas))
     allowed_names = question_names | (
         set("xyzhk") if kind(gold) == "tuple" and not has_tuple else set()
     )
