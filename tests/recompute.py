@@ -49,7 +49,7 @@ MEASURES = ("staleness", "clip_fraction", "peak_memory_mb", "completion_length")
 
 
 class VisibleCell(NamedTuple):
-    """What a reader sees of a table's cell, apart from footnotes."""
+    """The content of a table's cell as a reader sees it, apart from footnotes."""
 
     text: str
     mark: str = ""

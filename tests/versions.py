@@ -51,7 +51,7 @@ PYTHONS = ("3.11", "3.12", "3.13")
 
 
 class Part(NamedTuple):
-    """What is tested together: an environment, and what runs in it."""
+    """An environment and the tests that run in it."""
 
     python: str
     resolution: str  # uv's --resolution: which versions are preferred

@@ -1,4 +1,4 @@
-"""What MiniF2F needs: an installed Lean, and Mathlib for the hub's problems."""
+"""Tests what MiniF2F needs: an installed Lean, and Mathlib for the hub's problems."""
 
 import shutil
 

@@ -42,7 +42,7 @@ def page(folder) -> reading.Page:
 
 
 def test_the_terminal_has_marks_ties_and_reasons(printed):
-    """What is compared is there: otherwise formats would agree on nothing."""
+    """The compared numbers exist; otherwise formats would agree on nothing."""
     assert [*printed] == [*range(1, 12)]
     cells = [cell for table in printed.values() for row in table.rows for cell in row]
     assert len(cells) > 300

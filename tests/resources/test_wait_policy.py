@@ -1,4 +1,4 @@
-"""How a job's threads wait for each other."""
+"""Tests how a job's threads wait for each other."""
 
 import os
 import subprocess

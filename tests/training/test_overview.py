@@ -67,7 +67,7 @@ class RaggedTrainer(CountingTrainer):
 
 @pytest.fixture
 def messages(caplog):
-    """What the overview logs."""
+    """A function that returns the messages logged by the overview."""
     caplog.set_level(logging.INFO, logger=NAME)
     return lambda: [record.message for record in caplog.records if record.name == NAME]
 

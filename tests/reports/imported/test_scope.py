@@ -1,4 +1,4 @@
-"""What a report shows follows from its runs."""
+"""Tests that the contents of a report follow from its runs."""
 
 import math
 

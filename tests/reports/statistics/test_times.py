@@ -44,7 +44,7 @@ def test_ratio_equals_the_value_by_hand():
 
 
 def test_median_ratio_has_the_interval_of_a_sign_test():
-    """Of 20 ratios three are 0; the 6th and the 15th are the ends of the interval."""
+    """Three of 20 ratios are 0; the 6th and the 15th are the ends of the interval."""
     ours, reference = [10.0 * n for n in range(1, 21)], [10.0] * 17 + [NEVER] * 3
     result = times.median_ratio(ours, reference)
     assert (result.low, result.high) == (pytest.approx(3), pytest.approx(12))
