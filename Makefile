@@ -93,59 +93,59 @@ arena-pooled: setup  ## test the arena's claims on both recorded runs; writes ex
 		--raw $(RAW) --earlier experiments/arena-results-earlier.csv \
 		--output experiments/arena-pooled.txt
 
-# Experiments in blocks of one seed (docs/arena-real.md, docs/arena-minif2f.md, docs/baseline.md). A
-# seed is recorded as soon as it is finished, and its models are deleted. Recorded seeds are not run
-# again, even on another machine. If code has changed since, they are stale, and run again unless
-# ACCEPT=1. The quick form of an experiment is an overlay on it.
+# Experiments in blocks (docs/arena-real.md, docs/arena-minif2f.md, docs/baseline.md): of one seed,
+# and in a tuning of one seed and one learning rate. A block is recorded as soon as it is finished,
+# and its models are deleted. Recorded runs are not made again, even on another machine. If code has
+# changed since, they are stale, and made again unless ACCEPT=1. The quick form of an experiment is
+# an overlay on it.
 SUFFIX = $(patsubst --%,-%,$(if $(filter baseline,$@),$(BASELINE),$(ARENA)))
 BLOCKS = experiments/$@.yaml $(if $(SUFFIX),experiments/$@$(SUFFIX).yaml)
 BLOCKS_NAME = $@$(SUFFIX)
 ARCHIVES = experiments/$(if $(SUFFIX),$(BLOCKS_NAME)/)$(BLOCKS_NAME)
 BLOCKS_TUNING = experiments/$(@:-tuning=).yaml experiments/$@.yaml
-# $(1): parameter files; $(2): beginning of the archives' paths; $(3): seeds; $(4): parameters that
-# select the seed $$seed; $(5): the report, arena or studies.
+# $(1): parameter files; $(2): beginning of the archives' paths; $(3): the report, arena or studies.
 define run_blocks
 	$(ACTIVATE) python -m reports.record --configfile params.yaml $(1) --archives $(2) --unpack
 	$(if $(ACCEPT),$(ACTIVATE) rapid accept --configfile params.yaml $(1))
-	$(ACTIVATE) set -e; for seed in $(3); do \
-		snakemake --cores $(CORES) --configfile params.yaml $(1) --config "$(4)" -- $(5); \
-		python -m reports.record --configfile params.yaml $(1) --archives $(2) --pack $$seed --prune; \
-	done
+	$(ACTIVATE) set -e; files="--configfile params.yaml $(1)"; \
+		blocks=$$(python -m reports.record $$files --archives $(2) --list-blocks $(SEEDS)); \
+		echo "$$blocks" | while read -r seed parameters; do \
+			snakemake --cores $(CORES) $$files --config "$$parameters" -- $(3) < /dev/null; \
+			python -m reports.record $$files --archives $(2) --pack $$seed --prune; \
+		done
 endef
-# $(1): seeds; $(2): parameters that select the seed $$seed; $(3): the report; $(4): the report's
-# files to keep.
+# $(1): the report; $(2): the report's files to keep.
 define run_experiment_in_blocks
-	$(call run_blocks,$(BLOCKS),$(ARCHIVES),$(or $(SEEDS),$(1)),$(2),$(3))
+	$(call run_blocks,$(BLOCKS),$(ARCHIVES),$(1))
 	$(ACTIVATE) set -e; files="--configfile params.yaml $(BLOCKS)"; \
 		if python -m reports.record $$files --archives $(ARCHIVES) --complete; then \
-			snakemake --cores $(CORES) $$files -- $(3); \
-			for file in $(4); do \
-				cp experiments/$(BLOCKS_NAME)/reports/$(3)/$$file $(ARCHIVES)-$$file; \
+			snakemake --cores $(CORES) $$files -- $(1); \
+			for file in $(2); do \
+				cp experiments/$(BLOCKS_NAME)/reports/$(1)/$$file $(ARCHIVES)-$$file; \
 			done; \
 			cat $(ARCHIVES)-tables.txt; \
 		fi
 endef
-# $(1): seeds of the tuning.
 define tune_in_blocks
-	$(call run_blocks,$(BLOCKS_TUNING),experiments/$@,$(1),arena={tuning: {seeds: [$$seed]}},arena)
+	$(call run_blocks,$(BLOCKS_TUNING),experiments/$@,arena)
 	$(ACTIVATE) python -m reports.tuning --configfile params.yaml $(BLOCKS_TUNING) \
 		--record experiments/$@.csv --write experiments/$(@:-tuning=).yaml
 endef
 
 arena-real: setup  ## the arena on SmolLM2-135M, seed by seed  (SEEDS="1 2"; ARENA=--quick: in minutes)
-	$(call run_experiment_in_blocks,$(if $(SUFFIX),1 2 3,1 2 3 4 5 6 7 8),arena={fields: {math: {seeds: [$$seed]}}},arena,results.csv tables.txt)
+	$(call run_experiment_in_blocks,arena,results.csv tables.txt)
 
 arena-real-tuning: setup  ## tune the learning rates of arena-real, on other problems
-	$(call tune_in_blocks,101 102)
+	$(tune_in_blocks)
 
 arena-minif2f: setup  ## the arena on made theorems with Lean, seed by seed  (SEEDS="1 2")
-	$(call run_experiment_in_blocks,$(shell seq 20),arena={fields: {minif2f: {seeds: [$$seed]}}},arena,results.csv tables.txt)
+	$(call run_experiment_in_blocks,arena,results.csv tables.txt)
 
 arena-minif2f-tuning: setup  ## tune the learning rates of arena-minif2f
-	$(call tune_in_blocks,101 102 103 104)
+	$(tune_in_blocks)
 
 baseline: setup  ## why RAPID is better without its baseline  (SEEDS="1 2"; BASELINE=--quick: in minutes)
-	$(call run_experiment_in_blocks,$(if $(SUFFIX),1,$(shell seq 20)),studies={seeds: [$$seed]},studies,tables.txt)
+	$(call run_experiment_in_blocks,studies,tables.txt)
 
 arena-tuning: setup  ## tune the arena's learning rates, on other problems
 	$(ACTIVATE) snakemake --cores $(CORES) --configfile params.yaml $(TUNING) -- arena

@@ -1,19 +1,22 @@
 """`python -m reports.record`: pack the finished runs of an experiment into small archives, for Git.
 
 The runs are those of the arena or, in an experiment without an arena, those of the studies. A block
-has the runs of all algorithms with one seed. NAME-seedN.tar.xz has the files of their jobs.
-NAME-start.tar.xz has the files of the jobs on which all blocks depend. Both are without models. The
-same files always make the same bytes. To continue an experiment on another machine, unpack its
-archives there (`--unpack`): a job whose small files exist is not repeated.
+has the runs of all algorithms with one seed; in a tuning, those with one seed and one learning
+rate. `--list-blocks` prints the parameters of each block. NAME-seedN.tar.xz has the files of the
+jobs with seed N; in a tuning, of those that are finished. NAME-start.tar.xz has the files of the
+jobs on which all blocks depend. Both are without models. The same files always make the same bytes.
+To continue an experiment on another machine, unpack its archives there (`--unpack`): a job whose
+small files exist is not repeated.
 
 NAME-models.tar has the models from which runs start: the base model, and the model of the run that
 `training.start` names. It is too large for Git; `dvc add` and `dvc push` store it.
 """
 
+import json
 import re
 import sys
 import tarfile
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from rapid.arguments import Parser
@@ -42,12 +45,23 @@ def main(arguments: list[str] | None = None) -> int:
         metavar="SEED",
         help="pack the runs with this seed, which must be finished",
     )
+    add(
+        "--list-blocks",
+        nargs="*",
+        type=int,
+        metavar="SEED",
+        help="print the seed of each block, and its parameters for `snakemake --config`; with "
+        "SEED, only those of the blocks with these seeds",
+    )
     add("--prune", action="store_true", help="delete the models of the packed runs afterwards")
     add("--complete", action="store_true", help="exit with 1 if a seed has no archive yet")
     add("--unpack", action="store_true", help="extract all archives; files that exist are kept")
     options = parser.parse_args(arguments)
     try:
         plan = build_plan(load_files(*options.configfile))
+        if options.list_blocks is not None:
+            for seed, parameters in list_blocks(plan.params, options.list_blocks):
+                print(seed, parameters)
         if options.unpack:
             unpack_archives(options.archives)
         if options.pack is not None:
@@ -62,15 +76,55 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
+def list_blocks(params: Params, seeds: Collection[int] = ()) -> list[tuple[int, str]]:
+    """Return the seed of each block, and the parameters that select it, for `snakemake --config`.
+
+    Args:
+        seeds: those of the blocks to list; all if it is empty.
+
+    Raises:
+        BadInput: the experiment has no runs with one of the seeds.
+    """
+    all_seeds = list_seeds(params)
+    if unknown := sorted({*seeds} - {*all_seeds}):
+        raise BadInput(
+            f"the experiment has no runs with seed {unknown[0]}; its seeds are "
+            f"{join_words([*map(str, all_seeds)])}"
+        )
+    return [
+        (seed, f"{section}={json.dumps(values)}")
+        for seed in seeds or all_seeds
+        for section, values in _list_selections(params, seed)
+    ]
+
+
+def _list_selections(params: Params, seed: int) -> list[tuple[str, dict]]:
+    """Return, for each block of a seed, the section of the parameters that selects it."""
+    if params.arena is None:
+        return [("studies", {"seeds": [seed]})]
+    if params.arena.tuning is None:
+        return [("arena", {"fields": {name: {"seeds": [seed]} for name in params.arena.fields}})]
+    rates_by_field = params.arena.tuning.rates
+    selections = []
+    for number in range(max(map(len, rates_by_field.values()))):
+        rates = {  # a field with fewer rates than another repeats its last one
+            name: [rates[min(number, len(rates) - 1)]] for name, rates in rates_by_field.items()
+        }
+        selections.append(("arena", {"tuning": {"seeds": [seed], "rates": rates}}))
+    return selections
+
+
 def pack_block(plan: Plan, seed: int, path_prefix: str, prune: bool = False) -> None:
-    """Write the archive of a block, and those of the jobs on which all blocks depend.
+    """Write the archive of a seed, and those of the jobs on which all blocks depend.
+
+    In a tuning the archive has the finished jobs of the seed, and in other experiments all of them.
 
     Args:
         path_prefix: the beginning of the archives' paths, PATH/NAME.
-        prune: delete the models of the block's runs, except the one that other runs start from.
+        prune: delete the models of the packed runs, except the one that other runs start from.
 
     Raises:
-        BadInput: a job is not finished, or no run has this seed.
+        BadInput: a job that has to be packed is not finished, or no run has this seed.
     """
     *jobs, _ = plan.list_with_inputs(ARENA if plan.params.arena else STUDIES)  # without the report
     inputs_of_training = {source for job in jobs if job.rule == "train" for source in job.inputs}
@@ -81,6 +135,8 @@ def pack_block(plan: Plan, seed: int, path_prefix: str, prune: bool = False) -> 
             starts.append(job)
         elif names["seed"] == str(seed):
             block.append(job)
+    if block and plan.params.arena and plan.params.arena.tuning:
+        block = [job for job in block if Path(job.manifest).is_file()]
     missing = [job.folder for job in [*starts, *block] if not Path(job.manifest).is_file()]
     if missing or not block:
         reason = f"{missing[0]} is not finished" if missing else "no run has this seed"
@@ -96,10 +152,16 @@ def pack_block(plan: Plan, seed: int, path_prefix: str, prune: bool = False) -> 
 
 
 def list_missing_seeds(params: Params, path_prefix: str) -> list[int]:
-    """Return the seeds of the experiment whose block has no archive yet."""
+    """Return the seeds of the experiment that have no archive yet."""
+    return [
+        seed for seed in list_seeds(params) if not Path(f"{path_prefix}-seed{seed}.tar.xz").exists()
+    ]
+
+
+def list_seeds(params: Params) -> list[int]:
+    """Return the seeds of the experiment's runs, except of the run from which others start."""
     runs = list_arena_runs(params) if params.arena else list_study_runs(params)
-    seeds = sorted({run.seed for run in runs if run.algorithm != params.training.start})
-    return [seed for seed in seeds if not Path(f"{path_prefix}-seed{seed}.tar.xz").exists()]
+    return sorted({run.seed for run in runs if run.algorithm != params.training.start})
 
 
 def unpack_archives(path_prefix: str, root: Path = Path()) -> None:

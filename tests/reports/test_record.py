@@ -146,12 +146,75 @@ def test_unfinished_block_is_not_packed(plan, capsys, unfinished, seed, message)
     assert not list(Path("experiments").glob("*.tar*"))
 
 
+def add_tuning(rates: list[float]) -> None:
+    """Turn the arena's parameters into those of a tuning."""
+    overlay = yaml.safe_load(Path("real.yaml").read_text())
+    overlay["arena"]["tuning"] = {"seeds": [101, 102], "rates": {"math": rates}}
+    Path("real.yaml").write_text(yaml.safe_dump(overlay))
+
+
+def list_blocks(capsys, *seeds: str) -> list[tuple[str, dict]]:
+    """Return the printed blocks, with their parameters as a dictionary."""
+    assert run_command("--list-blocks", *seeds) == 0
+    blocks = []
+    for line in capsys.readouterr().out.splitlines():
+        seed, parameters = line.split(" ", 1)
+        section, values = parameters.split("=", 1)
+        blocks.append((seed, {section: yaml.safe_load(values)}))
+    return blocks
+
+
+def list_folders_of_runs(*overlays: dict) -> set[str]:
+    """Return the folders of the arena's training runs, with these parameters changed."""
+    files = []
+    for number, overlay in enumerate(overlays):
+        files.append(f"overlay{number}.yaml")
+        Path(files[-1]).write_text(yaml.safe_dump(overlay))
+    plan = build_plan(load_files("params.yaml", "real.yaml", *files))
+    return {job.folder for job in plan.list_with_inputs(ARENA)[:-1] if job.rule == "train"}
+
+
+@pytest.mark.parametrize("rates", [None, [1e-4, 2e-4, 5e-6]])
+def test_blocks_together_are_the_experiment(plan, capsys, rates):
+    if rates:
+        add_tuning(rates)
+    blocks = list_blocks(capsys)
+    seeds = ["101"] * 3 + ["102"] * 3 if rates else ["1", "2"]
+    assert [seed for seed, _ in blocks] == seeds
+    folders_of_blocks = [list_folders_of_runs(parameters) for _, parameters in blocks]
+    start = f"experiments/{NAME}/runs/math/tiny_qwen/sft/seed1"
+    assert all(len(folders) == 1 + 2 and start in folders for folders in folders_of_blocks)
+    assert set.union(*folders_of_blocks) == list_folders_of_runs()
+    assert sum(len(folders) - 1 for folders in folders_of_blocks) == len(list_folders_of_runs()) - 1
+    assert list_blocks(capsys, seeds[-1]) == [block for block in blocks if block[0] == seeds[-1]]
+
+
+def test_blocks_of_an_unknown_seed_are_refused(plan, capsys):
+    assert run_command("--list-blocks", "2", "9") == 1
+    assert capsys.readouterr().err.endswith("no runs with seed 9; its seeds are 1 and 2\n")
+
+
+def test_archive_of_a_tuning_grows_with_its_finished_runs(plan):
+    add_tuning([1e-4, 2e-4])
+    tuning = build_plan(load_files("params.yaml", "real.yaml"))
+    run_jobs(tuning, unfinished="learning_rate=0.0002")
+    assert run_command("--pack", "101") == 0
+    runs = {name.split("/")[-3] for name in list_names("seed101.tar.xz") if "/runs/" in name}
+    assert len(runs) == 2 and all("learning_rate=0.0001" in run for run in runs)
+    run_jobs(tuning)
+    assert run_command("--pack", "101") == 0
+    runs = {name.split("/")[-3] for name in list_names("seed101.tar.xz") if "/runs/" in name}
+    assert len(runs) == 4
+
+
 def test_studies_are_packed_in_an_experiment_without_an_arena(plan, capsys):
     overlay = yaml.safe_load(Path("real.yaml").read_text()) | {"arena": None, "training": {}}
     compared = {"clip": {"benchmark": "math", "algorithms": ["rapid-H4", "rapid-H4,clip=both"]}}
     overlay["studies"] = {"seeds": [1, 2], "compared": compared}
     Path("real.yaml").write_text(yaml.safe_dump(overlay))
     run_jobs(build_plan(load_files("params.yaml", "real.yaml")), report=STUDIES)
+    assert [seed for seed, _ in list_blocks(capsys)] == ["1", "2"]
+    assert list_blocks(capsys, "2") == [("2", {"studies": {"seeds": [2]}})]
     assert run_command("--pack", "2", "--complete") == 1
     assert capsys.readouterr().err.endswith("these seeds: 1\n")
     names = list_names("seed2.tar.xz")
