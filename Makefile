@@ -111,7 +111,7 @@ define run_blocks
 		blocks=$$(python -m reports.record $$files --archives $(2) --list-blocks $(SEEDS)); \
 		echo "$$blocks" | while read -r seed parameters; do \
 			snakemake --cores $(CORES) $$files --config "$$parameters" -- $(3) < /dev/null; \
-			python -m reports.record $$files --archives $(2) --pack $$seed --prune; \
+			python -m reports.record $$files --archives $(2) --pack $$seed; \
 		done
 endef
 # $(1): the report; $(2): the report's files to keep.

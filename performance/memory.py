@@ -5,11 +5,9 @@ parent's peak, which a child inherits. On a GPU, memory means what torch has all
 """
 
 import multiprocessing
-import re
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -18,6 +16,7 @@ from performance.models import Workload
 from performance.parts import Setting
 from performance.rewards import SolveRateReward
 from performance.trainers import TRAINERS
+from rapid.training.memory import read_resident_memory
 from rapid.training.trl import prevent_vllm_import
 
 
@@ -45,21 +44,19 @@ def measure_training_memory(
     # are part of `before_model`.
     if workload.shape:
         replace(workload, shape=replace(workload.shape, layers=1)).load()
-    before_model = read_memory_mb("VmRSS")
+    before_model = read_resident_memory("VmRSS") / 1e6
     trainer = TRAINERS[trainer_name](
         workload, setting, SolveRateReward(solve_rate), max_steps=batches * setting.H
     )
     on_gpu = trainer.accelerator.device.type == "cuda"
-    before_training = torch.cuda.memory_allocated() / 1e6 if on_gpu else read_memory_mb("VmRSS")
+    before_training = torch.cuda.memory_allocated() if on_gpu else read_resident_memory("VmRSS")
     trainer.train()
     if on_gpu:
-        peak, before_model = torch.cuda.max_memory_allocated() / 1e6, 0.0
+        peak, before_model = torch.cuda.max_memory_allocated(), 0.0
     else:
-        peak = read_memory_mb("VmHWM")
-    return {"peak": peak, "before_training": before_training, "before_model": before_model}
-
-
-def read_memory_mb(field: str) -> float:
-    """Return this process's resident memory (VmRSS) or its peak (VmHWM) in 1e6 bytes."""
-    status = Path("/proc/self/status").read_text(encoding="utf-8")
-    return int(re.search(rf"{field}:\s+(\d+) kB", status)[1]) * 1024 / 1e6
+        peak = read_resident_memory("VmHWM")
+    return {
+        "peak": peak / 1e6,
+        "before_training": before_training / 1e6,
+        "before_model": before_model,
+    }

@@ -12,7 +12,6 @@ allocated.
 """
 
 import json
-import sys
 from argparse import RawDescriptionHelpFormatter
 from dataclasses import replace
 from itertools import product
@@ -123,8 +122,6 @@ MEASURES = {
     "planned_memory": (PLANNED_MEMORY, measure_planned_memory),
     "trainer_memory": (MICRO_BATCHES, measure_trainer_memory),
 }
-# Former name of a table -> its name.
-FORMER_NAMES = {"held": "planned_memory", "memory": "trainer_memory"}
 
 
 def render_table(name: str, rows: list[dict]) -> str:
@@ -185,7 +182,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser = Parser(prog="python -m performance.steps", description=__doc__)
     parser.formatter_class = RawDescriptionHelpFormatter
     add = parser.add_argument
-    add("table", choices=[*MEASURES, *FORMER_NAMES], metavar="TABLE", help=", ".join(MEASURES))
+    add("table", choices=MEASURES)
     add("--out", type=Path, help="file to write the figures to (default: the one in results/)")
     add(
         "--only",
@@ -194,9 +191,7 @@ def main(arguments: list[str] | None = None) -> None:
     )
     add("--resume", action="store_true", help="skip rows that the file contains already")
     options = parser.parse_args(arguments)
-    table = FORMER_NAMES.get(options.table, options.table)
-    if table != options.table:
-        print(f"performance.steps: {options.table} is now called {table}", file=sys.stderr)
+    table = options.table
     default, measure_row = MEASURES[table]
     path = options.out or default
     if path.suffix == ".jsonl" and table != "planned_memory":

@@ -58,7 +58,7 @@ class StageCommand(NamedTuple):
 
 SPEC_HELP = "parameters of the job as JSON, or a JSON file, such as an earlier job's manifest.json"
 OUT_PATH = {"out": "folder to write"}
-DATA_PATHS = {"data...": "folders of the prepared benchmarks, or the folder that contains them"}
+DATA_PATHS = {"data...": "folders of the prepared benchmarks"}
 STAGE_COMMANDS = (
     StageCommand(
         "prepare", "prepare.prepare", specs.PrepareSpec, "generate or load problems", OUT_PATH

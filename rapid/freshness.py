@@ -24,7 +24,7 @@ from functools import cache
 from pathlib import Path
 
 from rapid.artifacts.code import Spec
-from rapid.artifacts.files import BadFile, sha256_file, write_json
+from rapid.artifacts.files import BadFile, read_json, sha256_file, write_json
 from rapid.artifacts.layout import RESULT_FOLDERS, STAGES, list_roots, list_runs
 from rapid.artifacts.manifests import MANIFEST, Manifest, remove_path
 from rapid.artifacts.runs import CHECKPOINTS
@@ -307,7 +307,7 @@ def accept_code_changes(
         findings.missing.append(job)
         remove_path(job.manifest)
     for job in accepted:
-        manifest = _read_manifest(job)
+        manifest = read_json(job.manifest, Manifest)
         if files := list_changed_code(job, manifest):
             old_code = manifest.code
             note = {
@@ -356,14 +356,3 @@ def discard_checkpoints_of_ended_runs() -> None:
     for folder in list_runs():
         if (folder / MANIFEST).exists():
             remove_path(folder / CHECKPOINTS)
-
-
-def _read_manifest(job: Job) -> Manifest:
-    """Return the manifest of a finished job.
-
-    Raises:
-        BadFile: the manifest was deleted while this command ran.
-    """
-    if (manifest := Manifest.read(job.folder)) is None:
-        raise BadFile(f"{job.manifest} was deleted meanwhile; run the command again")
-    return manifest

@@ -43,7 +43,7 @@ def main(arguments: list[str] | None = None) -> int:
         "--pack",
         type=int,
         metavar="SEED",
-        help="pack the runs with this seed, which must be finished",
+        help="pack the finished runs with this seed, and delete their models",
     )
     add(
         "--list-blocks",
@@ -53,7 +53,6 @@ def main(arguments: list[str] | None = None) -> int:
         help="print the seed of each block, and its parameters for `snakemake --config`; with "
         "SEED, only those of the blocks with these seeds",
     )
-    add("--prune", action="store_true", help="delete the models of the packed runs afterwards")
     add("--complete", action="store_true", help="exit with 1 if a seed has no archive yet")
     add("--unpack", action="store_true", help="extract all archives; files that exist are kept")
     options = parser.parse_args(arguments)
@@ -65,7 +64,7 @@ def main(arguments: list[str] | None = None) -> int:
         if options.unpack:
             unpack_archives(options.archives)
         if options.pack is not None:
-            pack_block(plan, options.pack, options.archives, options.prune)
+            pack_block(plan, options.pack, options.archives)
         if options.complete and (missing := list_missing_seeds(plan.params, options.archives)):
             seeds = join_words([*map(str, missing)])
             print(f"no archive yet of the runs with these seeds: {seeds}", file=sys.stderr)
@@ -114,14 +113,14 @@ def _list_selections(params: Params, seed: int) -> list[tuple[str, dict]]:
     return selections
 
 
-def pack_block(plan: Plan, seed: int, path_prefix: str, prune: bool = False) -> None:
+def pack_block(plan: Plan, seed: int, path_prefix: str) -> None:
     """Write the archive of a seed, and those of the jobs on which all blocks depend.
 
+    Then delete the models of the packed runs, except the one that other runs start from.
     In a tuning the archive has the finished jobs of the seed, and in other experiments all of them.
 
     Args:
         path_prefix: the beginning of the archives' paths, PATH/NAME.
-        prune: delete the models of the packed runs, except the one that other runs start from.
 
     Raises:
         BadInput: a job that has to be packed is not finished, or no run has this seed.
@@ -145,7 +144,7 @@ def pack_block(plan: Plan, seed: int, path_prefix: str, prune: bool = False) -> 
     _write_archive(Path(f"{path_prefix}-start.tar.xz"), _list_files(starts, want_models=False))
     if not (models := Path(f"{path_prefix}-models.tar")).exists():
         _write_archive(models, _list_files(starts, want_models=True))
-    for job in block if prune else ():
+    for job in block:
         if job.rule == "train":
             for folder in MODEL_FOLDERS:
                 remove_path(Path(job.folder, folder))

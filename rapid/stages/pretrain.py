@@ -21,7 +21,7 @@ from pathlib import Path
 from rapid.artifacts.demonstrations import Lesson
 from rapid.artifacts.files import read_jsonl
 from rapid.artifacts.manifests import record_job, verify_inputs
-from rapid.config.specs import PretrainSpec, TokenizerSpec
+from rapid.config.specs import MODEL_FILES, PretrainSpec, TokenizerSpec
 from rapid.embedded_models.architectures import CONTEXT, build_model
 from rapid.resources.memory import measure_peak_memory_mb
 
@@ -29,15 +29,13 @@ PAD, EOS, BOS = "<pad>", "<eos>", "<bos>"
 ALL_CORRECT_SHARE = 0.3  # first part of the demonstrations, in which all completions are correct
 WARMUP_STEPS = 50  # optimizer steps in which the learning rate rises
 IGNORED = -100  # label of tokens without a loss, the default of torch's cross-entropy
-# Files that transformers saves, and that a job deletes from its folder before it starts.
-MODEL_FILES = ("*.json", "*.safetensors", "*.bin", "*.txt", "*.jinja")
 
 
 def make_tokenizer(spec: TokenizerSpec, data: list[Path], folder: Path) -> None:
     """Train the tokenizer on the lessons in pretrain.jsonl; write it and a manifest into `folder`.
 
     Args:
-        data: the folders of the prepared benchmarks, or one folder that contains these.
+        data: the folders of the prepared benchmarks.
     """
     files = locate_lessons(data, spec.benchmarks)
     with record_job(
@@ -70,20 +68,16 @@ def make_tokenizer(spec: TokenizerSpec, data: list[Path], folder: Path) -> None:
 
 
 def locate_lessons(data: list[Path], benchmarks: list[str]) -> dict[str, Path]:
-    """Return the path of each benchmark's pretrain.jsonl.
-
-    Args:
-        data: the folders of the prepared benchmarks, or one folder that contains these.
-    """
+    """Return the path of pretrain.jsonl of each benchmark, from the folders of prepared data."""
     folders = {folder.name: folder for folder in data}
-    return {name: folders.get(name, data[0] / name) / "pretrain.jsonl" for name in benchmarks}
+    return {name: folders[name] / "pretrain.jsonl" for name in benchmarks}
 
 
 def pretrain(spec: PretrainSpec, data: list[Path], tokenizer: Path, folder: Path) -> None:
     """Train a model; write it, its tokenizer and a manifest into `folder`.
 
     Args:
-        data: the folders of the prepared benchmarks, or one folder that contains these.
+        data: the folders of the prepared benchmarks.
         tokenizer: folder of the tokenizer.
     """
     began = time.perf_counter()

@@ -87,9 +87,9 @@ def measure_peak(device: torch.device, work: Callable[[], None]) -> float:
         before = torch.cuda.memory_allocated(device)
         work()
         return torch.cuda.max_memory_allocated(device) - before
-    before = _read_resident_memory("VmRSS")
+    before = read_resident_memory("VmRSS")
     work()
-    return _read_resident_memory("VmHWM") - before
+    return read_resident_memory("VmHWM") - before
 
 
 def reset_peak(device: torch.device) -> None:
@@ -107,10 +107,10 @@ def read_peak(device: torch.device) -> int | None:
     """
     if device.type == "cuda":
         return torch.cuda.max_memory_reserved(device)
-    return _read_resident_memory("VmHWM") if PEAK_RESET_FILE.exists() else None
+    return read_resident_memory("VmHWM") if PEAK_RESET_FILE.exists() else None
 
 
-def _read_resident_memory(field: str) -> int:
+def read_resident_memory(field: str) -> int:
     """Return this process's resident memory, bytes: now (VmRSS), or its peak (VmHWM)."""
     status = Path(f"/proc/{os.getpid()}/status").read_text(encoding="utf-8")
     (kibibytes,) = re.findall(rf"{field}:\s+(\d+)", status)

@@ -4,7 +4,6 @@ On processors with slow or no instructions for bfloat16, float32 is faster. The 
 per run.
 """
 
-import time
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,6 +13,7 @@ from accelerate import PartialState
 from accelerate.utils import broadcast_object_list
 
 from rapid.artifacts.files import write_text
+from rapid.training.clock import read_synchronized_seconds
 
 TOKENS, HIDDEN = 512, 1024  # input of the layer that is timed
 REPEATS = 7  # number of measurements, of which the fastest counts
@@ -70,16 +70,11 @@ def measure_and_broadcast_rates(device: torch.device) -> Rates:
 
 def _time_passes(layer: torch.nn.Module, values: torch.Tensor, bf16: bool) -> float:
     """Return the seconds of a forward and a backward pass."""
-    device = values.device
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-    began = time.perf_counter()
-    with torch.autocast(device.type, dtype=torch.bfloat16, enabled=bf16):
+    began = read_synchronized_seconds()
+    with torch.autocast(values.device.type, dtype=torch.bfloat16, enabled=bf16):
         output = layer(values)
     output.sum().backward()
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-    return time.perf_counter() - began
+    return read_synchronized_seconds() - began
 
 
 def choose_precision(file: Path) -> str:

@@ -29,7 +29,6 @@ def render(
     """
     labels = {table.number: f"{prefix}:{table.label}" for table in [*tables, *other_tables]}
     filters = {
-        "tex": tex.escape,
         "label": tex.render_label,
         "prose": partial(tex.render_prose, labels=labels),
         "cell": render_cell,

@@ -257,8 +257,7 @@ def test_steps_are_measured_again_unless_resumed(tmp_path, monkeypatch, capsys):
     assert len(rows) == len(measured) == 6 and {row["measured_bytes"] for row in rows} == {2e9}
     steps.main([*arguments, "--resume"])
     assert len(measured) == 6
-    steps.main(["held", *arguments[1:]])  # the former name
-    assert "held is now called planned_memory" in capsys.readouterr().err
+    steps.main(arguments)
     assert len(measured) == 12 and steps.read_tables(path)["planned_memory"] == rows
     figures = steps.measure_trainer_memory({"length": 512, "group": 8, "micro_batch": 2})
     assert figures == {"trl": 1000.0, "rapid": 1000.0}

@@ -104,7 +104,7 @@ def test_same_files_make_the_same_archive(plan):
 
 def test_pruned_run_is_up_to_date_and_keeps_the_start(plan):
     run_jobs(plan)
-    assert run_command("--pack", "1", "--prune") == 0
+    assert run_command("--pack", "1") == 0
     weights = {path.parents[1].as_posix() for path in Path(".").rglob("model/*.safetensors")}
     folder = f"experiments/{NAME}/runs/math/tiny_qwen"
     assert f"{folder}/sft/seed1" in weights
@@ -115,7 +115,7 @@ def test_pruned_run_is_up_to_date_and_keeps_the_start(plan):
 
 def test_other_machine_continues_from_the_archives(plan):
     run_jobs(plan, unfinished="seed2")
-    assert run_command("--pack", "1", "--prune") == 0
+    assert run_command("--pack", "1") == 0
     shutil.rmtree(f"experiments/{NAME}")
     assert run_command("--unpack") == 0
     assert Path(

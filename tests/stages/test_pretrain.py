@@ -97,10 +97,6 @@ class TestTokenizer:
         assert sha256_file(first) == sha256_file(second)
 
 
-def test_lessons_are_read_from_folders_or_from_their_parent(data):
-    assert locate_lessons([data[0].parent], BENCHMARKS) == locate_lessons(data, BENCHMARKS)
-
-
 class TestDemonstrations:
     def test_labels_are_the_completion_and_the_end_token(self, files, tokenizer):
         examples = build_demonstrations(make_pretrain_spec(error_rate=0.0), files, tokenizer)

@@ -20,10 +20,11 @@ rule report:
     params:
         config=PARAMS.model_dump_json(),
         code=get_code_digest("report"),
+        kind="",
         folder=subpath(output[0], parent=True),
     shell:
         "RAPID_WORKFLOW=$PPID exec"
-        " python -m reports --config {params.config:q} --output {params.folder}/tables.tex"
+        " python -m reports {params.kind} --config {params.config:q} --output {params.folder}/tables.tex"
         " --html {params.folder}/report.html --figures {params.folder}/figures > {log} 2>&1"
 
 
@@ -70,7 +71,7 @@ rule experiment:
         " > {log} 2>&1"
 
 
-rule studies:
+use rule report as studies with:
     """Make the tables and figures of the studies (ablations)."""
     input:
         get_input_results("studies"),
@@ -80,20 +81,12 @@ rule studies:
         f"{PLAN.root}logs/studies.log",
     benchmark:
         f"{PLAN.root}benchmarks/studies.tsv"
-    resources:
-        **get_resources(),
     params:
-        config=PARAMS.model_dump_json(),
         code=get_code_digest("studies"),
-        folder=subpath(output[0], parent=True),
-    shell:
-        "RAPID_WORKFLOW=$PPID exec"
-        " python -m reports --studies --config {params.config:q}"
-        " --output {params.folder}/tables.tex --html {params.folder}/report.html"
-        " --figures {params.folder}/figures > {log} 2>&1"
+        kind="--studies",
 
 
-rule arena:
+use rule report as arena with:
     """Make the tables and figures of the arena, which compares all algorithms."""
     input:
         # With `arena.only`, results of the other algorithms are read from the file `arena.record`.
@@ -106,14 +99,6 @@ rule arena:
         f"{PLAN.root}logs/arena.log",
     benchmark:
         f"{PLAN.root}benchmarks/arena.tsv"
-    resources:
-        **get_resources(),
     params:
-        config=PARAMS.model_dump_json(),
         code=get_code_digest("arena"),
-        folder=subpath(output[0], parent=True),
-    shell:
-        "RAPID_WORKFLOW=$PPID exec"
-        " python -m reports --arena --config {params.config:q}"
-        " --output {params.folder}/tables.tex --html {params.folder}/report.html"
-        " --figures {params.folder}/figures > {log} 2>&1"
+        kind="--arena",
