@@ -41,13 +41,13 @@ def find_refused_arguments(args, arguments: dict) -> Iterator[str]:
             "grading_workers=0"
         )
     model = arguments["model"]
-    if args.use_vllm and args.vllm_mode == "colocate" and not isinstance(model, str):
-        if not getattr(model, "name_or_path", ""):
-            yield (
-                "use_vllm=True: vLLM loads the model by its name, but this model has none: save it "
-                "with model.save_pretrained and the tokenizer with tokenizer.save_pretrained, and "
-                "pass the folder as the model"
-            )
+    loads_by_name = args.use_vllm and args.vllm_mode == "colocate" and not isinstance(model, str)
+    if loads_by_name and not getattr(model, "name_or_path", ""):
+        yield (
+            "use_vllm=True: vLLM loads the model by its name, but this model has none: save it "
+            "with model.save_pretrained and the tokenizer with tokenizer.save_pretrained, and "
+            "pass the folder as the model"
+        )
     if args.use_rollout_logps and not arguments.get("rollout_func"):
         yield "use_rollout_logps=True: pass a rollout_func, whose logprobs are then used"
     if args.algorithm.scales_steps and args.deepspeed:

@@ -42,7 +42,9 @@ def wrap_functions(trainer: Any, limit: TimeLimit | None) -> list[Any]:
     names, functions = trainer.reward_func_names, trainer.reward_funcs
     if limit:
         functions = limit.wrap_all(functions, names)
-    return [_check_returned(name, function) for name, function in zip(names, functions, strict=True)]
+    return [
+        _check_returned(name, function) for name, function in zip(names, functions, strict=True)
+    ]
 
 
 def _check_returned(name: str, function: Any) -> Any:
@@ -192,9 +194,7 @@ class StreamedRewards:
             with note_on_error(f"{name} of {describe_sample(example['prompt'], completion)}"):
                 try:
                     limit = self._limit
-                    returned = (
-                        limit.call(name, function, columns) if limit else function(**columns)
-                    )
+                    returned = limit.call(name, function, columns) if limit else function(**columns)
                 except RewardTimeout:
                     return [math.nan] * len(self._functions)
                 rewards += read_rewards(name, returned, 1)

@@ -3,11 +3,13 @@
 from functools import partial
 from typing import Any
 
+from transformers import PreTrainedModel
 from trl import GRPOTrainer
 from trl.data_utils import is_conversational
 from typing_extensions import override
 
 from rapid.training.caches import get_text_config, is_rotary
+from rapid.training.config import RapidConfig
 from rapid.training.notices import Notices
 from rapid.training.refusals import (
     get_context,
@@ -23,6 +25,8 @@ class PromptCheckTrainer(GRPOTrainer):
     GRPOTrainer itself passes such prompts on to the model.
     """
 
+    args: RapidConfig
+    model: PreTrainedModel
     processing_class: Any
     chat_template_kwargs: dict
     notices: Notices
