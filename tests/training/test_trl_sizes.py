@@ -93,6 +93,10 @@ def count_completions_sampled_by_trl(processes: int, sizes: dict) -> int:
             {BATCH: 8, "H": 4, "num_iterations": 2},
             r"^num_iterations=2: .* contradict n_step=8, H=4 .*\. Remove num_iterations\. .* reuse",
         ),
+        (
+            {BATCH: 8, STEPS: 2, GENERATION: 32},
+            r"n_step=8, H=2 .*\. Remove generation_batch_size\.",
+        ),
         ({BATCH: 8, "H": 4, STEPS: 2}, "Remove steps_per_generation, or leave H unset"),
         ({BATCH: 8, "n_step": 16}, "Leave either GRPOTrainer's sizes or n_step and H unset"),
         (

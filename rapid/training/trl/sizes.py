@@ -4,7 +4,8 @@ n_step is the number of completions per optimizer step, over all processes. H is
 optimizer steps per inference batch, which is the completions that are sampled at once.
 """
 
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterator, Sequence
 from numbers import Integral
 
 from rapid.training.memory import AUTO
@@ -101,26 +102,34 @@ def find_size_contradictions(config, processes: int) -> Iterator[str]:
             if names[0] == "per_device_train_batch_size":
                 values[names[0]] = values[names[0]] or f"{DEFAULT_PER_DEVICE} (the default)"
             sizes = ", ".join(f"{name}={value}" for name, value in values.items() if value)
-            if "H" in config.origins and names[0] in DIVISORS:  # H follows from these sizes
-                product = " * ".join(name for name in names if values[name] != 1)
-                divisor = DIVISORS[names[0]]
-                yield (
-                    f"{sizes}: an inference batch would not have a whole number of optimizer "
-                    f"steps. Set {product} to a multiple of {divisor}={getattr(config, divisor)}"
-                )
-                continue
-            yield (
-                f"{sizes}: GRPOTrainer's sizes contradict n_step={n_step}, H={H} with {processes} "
+            yield f"{sizes}: " + (
+                _describe_broken_step(config, names)
+                or f"GRPOTrainer's sizes contradict n_step={n_step}, H={H} with {processes} "
                 f"process(es). {_advise_on_contradiction(config, names[0])}. micro_batch_size is "
                 "the number of completions in a forward and backward pass, and reuse how often "
                 "each completion is used"
             )
 
 
+def _describe_broken_step(config, names: Sequence[str]) -> str:
+    """Return a message if the product of these sizes is no multiple of a step's; else ""."""
+    divisor = DIVISORS.get(names[0])
+    if "H" not in config.origins or not divisor:  # H does not follow from these sizes
+        return ""
+    factors = {name: getattr(config, name) for name in names if getattr(config, name) != 1}
+    step = getattr(config, divisor)
+    if not step or math.prod(factors.values()) % step == 0:
+        return ""
+    return (
+        "an inference batch would not have a whole number of optimizer steps. Set "
+        f"{' * '.join(factors)} to a multiple of {divisor}={step}"
+    )
+
+
 def _advise_on_contradiction(config, name: str) -> str:
     """Return what to change if one of TRL's sizes, `name`, contradicts n_step or H."""
-    if name == "num_iterations":
-        return "Remove num_iterations"
+    if name == "num_iterations" or {"n_step", "H"} <= config.origins.keys():
+        return f"Remove {name}"
     if "n_step" in config.origins:  # only H was set, which may be set together with TRL's sizes
         return f"Remove {name}, or leave H unset"
     return "Leave either GRPOTrainer's sizes or n_step and H unset"
