@@ -78,12 +78,11 @@ class GradedReward(ABC):
         """
         self.timeout = BENCHMARKS[self.benchmark].default_timeout if timeout is None else timeout
         self.workers = workers
-        if not 0 < self.timeout <= MAX_TIMEOUT or (
-            workers is not None and (not isinstance(workers, int) or workers < 1)
-        ):
+        is_time = isinstance(self.timeout, numbers.Real) and 0 < self.timeout <= MAX_TIMEOUT
+        if not is_time or (workers is not None and (not isinstance(workers, int) or workers < 1)):
             raise ValueError(
-                f"timeout={timeout}, workers={workers}: set 0 < timeout <= {MAX_TIMEOUT} seconds, "
-                "workers >= 1"
+                f"timeout={timeout!r}, workers={workers!r}: set timeout to a number of seconds "
+                f"above 0 and up to {MAX_TIMEOUT}, and workers to a whole number from 1"
             )
 
     def __call__(

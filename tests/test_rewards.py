@@ -334,10 +334,12 @@ def test_a_missing_column_is_an_error_that_lists_the_columns(reward):
         {"timeout": math.inf},
         {"workers": 0},
         {"workers": 2.5},
+        {"workers": 2.0},
+        {"timeout": "5"},
     ],
 )
 def test_settings_out_of_bounds_are_errors(settings):
-    with pytest.raises(ValueError, match="set 0 < timeout <= 86400 seconds, workers >= 1"):
+    with pytest.raises(ValueError, match="up to 86400, and workers to a whole number from 1"):
         MathReward(**settings)
 
 

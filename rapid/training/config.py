@@ -1,5 +1,6 @@
 """RapidConfig: TRL's GRPOConfig with the parameters of the paper, such as H, n_step and eta."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from inspect import cleandoc
 from textwrap import TextWrapper
@@ -248,7 +249,11 @@ class RapidConfig(GRPOConfig):
     def __post_init__(self) -> None:
         resolve_objective(self)
         if self.objective not in (names := get_objectives()):
-            raise ValueError(f"objective={self.objective!r}: set it to one of {', '.join(names)}")
+            message = f"objective={self.objective!r}: set it to one of {', '.join(names)}"
+            name, _, H = str(self.objective).partition("-H")
+            if name in names and H.isdecimal():  # a name of the pipeline, such as rapid-H4
+                message = f"objective={self.objective!r}: set objective={name!r}, H={H}"
+            raise ValueError(message)
         self._move_parameters_to_fields()
         _ = self.device  # sets up the processes, after which `world_size` is known
         processes = self.world_size
@@ -327,6 +332,11 @@ class RapidConfig(GRPOConfig):
 
     def _move_parameters_to_fields(self) -> None:
         """Move each entry of `parameters` for which this class has a field into that field."""
+        if not isinstance(self.parameters, Mapping):
+            raise ValueError(
+                f"parameters={self.parameters!r}: set it to a dictionary of parameters and their "
+                "values"
+            )
         field_names = {setting.name for setting in fields(self)}
         remaining_parameters: dict[str, Any] = {}
         for name, value in self.parameters.items():

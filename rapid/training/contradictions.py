@@ -215,6 +215,6 @@ def _find_settings_of_other_objectives(config) -> Iterator[str]:
             other_objectives.append(TRL.name)
         if other_objectives:
             yield (
-                f"{name}={value!r}: objective='{config.objective}' has no such parameter; set "
-                f"{name}={field.default!r}, or objective to one of {', '.join(other_objectives)}"
+                f"{name}={value!r}: objective='{config.objective}' has no such parameter; leave "
+                f"{name} unset, or set objective to one of {', '.join(other_objectives)}"
             )

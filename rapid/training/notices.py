@@ -28,6 +28,11 @@ NOTICES = {
         "text without these keys, so the policy never sees the values. Rename the keys to "
         "those that the template uses, remove them, or set another chat template"
     ),
+    "context": (
+        "a prompt has {length} tokens, and max_completion_length is {limit}, so completions may go "
+        "beyond the {context} tokens for which the model was made. Set max_completion_length to at "
+        "most {room}, or shorten prompts"
+    ),
     "lengths": (
         "all {count} completions were cut off at max_completion_length={limit}{effect}. "
         "Raise it; if completions never end, check whether the model was trained to end "
@@ -89,6 +94,13 @@ class Notices(TrainerCallback):
         examined = prompts[:: -(-len(prompts) // EXAMINED_PROMPTS)]
         if self._is_main and (keys := find_unread_keys(examined, render)):
             self._warn("keys", step, keys=", ".join(map(repr, keys)), count=len(examined))
+
+    def check_context(self, step: int, length: int, context: float) -> None:
+        """Warn if completions of a prompt of `length` tokens may go beyond the model's context."""
+        limit = self._config.max_completion_length
+        if limit and length + limit > context:
+            room = context - length
+            self._warn("context", step, length=length, limit=limit, context=context, room=room)
 
     def check_lengths(self, step: int, clipped_ratio: float, count: int) -> None:
         """Warn if all `count` completions were cut off at the length limit."""

@@ -5,10 +5,11 @@ as the step, to errors from other code.
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from itertools import zip_longest
 from reprlib import Repr
+from typing import Any
 
 from datasets import IterableDataset
 from torch import Tensor
@@ -32,20 +33,20 @@ def find_refused_arguments(args, arguments: dict) -> Iterator[str]:
 
     `args` is the `RapidConfig`, and `arguments` has all arguments of the trainer by name.
     """
-    dataset = arguments.get("train_dataset")
-    columns = getattr(dataset, "column_names", None) or ()  # unknown for some streams
-    if columns and "prompt" not in columns:
-        yield (
-            f"train_dataset needs the column 'prompt', but has {', '.join(map(repr, columns))}: "
-            "rename one with dataset.rename_column, or add it with dataset.map"
-        )
-    if IMAGE_COLUMNS & {*columns}:
-        yield TEXT_ONLY_ERROR
+    yield from _find_dataset_errors(arguments)
     if args.grading_workers and arguments.get("environment_factory"):
         yield (
             f"grading_workers={args.grading_workers} grades one completion at a time, but with "
             "environment_factory reward functions get the environments of a whole batch: set "
             "grading_workers=0"
+        )
+    model = arguments["model"]
+    loads_by_name = args.use_vllm and args.vllm_mode == "colocate" and not isinstance(model, str)
+    if loads_by_name and not getattr(model, "name_or_path", ""):
+        yield (
+            "use_vllm=True: vLLM loads the model by its name, but this model has none: save it "
+            "with model.save_pretrained and the tokenizer with tokenizer.save_pretrained, and "
+            "pass the folder as the model"
         )
     if args.use_rollout_logps and not arguments.get("rollout_func"):
         yield "use_rollout_logps=True: pass a rollout_func, whose logprobs are then used"
@@ -60,7 +61,7 @@ def find_refused_arguments(args, arguments: dict) -> Iterator[str]:
             "step has several: choose another optimizer"
         )
     adapters = {"new": arguments.get("peft_config")}
-    adapters |= getattr(arguments["model"], "peft_config", {})
+    adapters |= getattr(model, "peft_config", {})
     kinds = {getattr(adapter, "peft_type", None) for adapter in adapters.values()}
     for kind in sorted(UNSUPPORTED_ADAPTERS):
         if kind in kinds:
@@ -69,11 +70,52 @@ def find_refused_arguments(args, arguments: dict) -> Iterator[str]:
                 "the tokens before it, so log pi in training differs from log pi in sampling; "
                 "choose another adapter"
             )
-    if args.dynamic_sampling_rounds > 1 and isinstance(dataset, IterableDataset):
+    if args.dynamic_sampling_rounds > 1 and isinstance(
+        arguments.get("train_dataset"), IterableDataset
+    ):
         yield (
             f"dynamic_sampling_rounds={args.dynamic_sampling_rounds} samples other "
             "prompts, which needs a dataset with a length: use a Dataset in place of the "
             "stream, or set it to 1"
+        )
+
+
+def _find_dataset_errors(arguments: dict) -> Iterator[str]:
+    """Yield a message for each dataset of the trainer's arguments that cannot be used."""
+    datasets = {"train_dataset": arguments.get("train_dataset")}
+    evaluated = arguments.get("eval_dataset")
+    if isinstance(evaluated, dict):  # evaluated one after the other, also if it is a DatasetDict
+        datasets |= {f"eval_dataset[{name!r}]": dataset for name, dataset in evaluated.items()}
+    else:
+        datasets["eval_dataset"] = evaluated
+    for name, dataset in datasets.items():
+        if isinstance(dataset, dict):
+            split = next(iter(dataset), "train")
+            yield (
+                f"{name} is a {type(dataset).__name__} with the splits "
+                f"{', '.join(map(repr, dataset))}: pass one of them, such as dataset[{split!r}]"
+            )
+            continue
+        columns = getattr(dataset, "column_names", None) or ()  # unknown for some streams
+        if columns and "prompt" not in columns:
+            yield (
+                f"{name} needs the column 'prompt', but has {', '.join(map(repr, columns))}: "
+                "rename one with dataset.rename_column, or add it with dataset.map"
+            )
+        if IMAGE_COLUMNS & {*columns}:
+            yield TEXT_ONLY_ERROR
+
+
+def refuse_tokenizer(tokenizer) -> None:
+    """Refuse a tokenizer without a token that ends completions.
+
+    Raises:
+        ValueError: the tokenizer has no eos_token.
+    """
+    if tokenizer.eos_token_id is None:
+        raise ValueError(
+            f"the tokenizer {type(tokenizer).__name__} has no eos_token, with which completions "
+            "end: set tokenizer.eos_token, and pass the tokenizer as processing_class"
         )
 
 
@@ -93,15 +135,34 @@ def describe_sample(prompt, completion=None) -> str:
     return f"{subject}the prompt {_SHORT_REPR.repr(prompt)}"
 
 
-def refuse_prompts(prompts: Sequence, ids: Sequence[Sequence[int]], config) -> None:
-    """Refuse prompts that have no tokens, or that leave no room for a completion.
-
-    `config` is the model's configuration.
+def refuse_prompt_types(prompts: Sequence) -> None:
+    """Refuse prompts that are neither a text nor a list of messages.
 
     Raises:
         ValueError: a prompt is refused.
     """
-    context = getattr(config, "max_position_embeddings", None) or math.inf
+    for prompt in prompts:
+        is_chat = isinstance(prompt, list) and all(isinstance(part, Mapping) for part in prompt)
+        if not isinstance(prompt, str) and not (prompt and is_chat):
+            raise ValueError(
+                f"{describe_sample(prompt)} is of type {type(prompt).__name__}: make it a text, or "
+                "a list of messages such as [{'role': 'user', 'content': 'Hello'}]"
+            )
+
+
+def refuse_prompts(
+    prompts: Sequence, ids: Sequence[Sequence[int]], config, limit: int | None = None
+) -> None:
+    """Refuse prompts without tokens, with unknown ones, or that leave no room for a completion.
+
+    `config` is the model's configuration. `limit` is the largest number of tokens in a completion,
+    if prompts are to leave room for so many.
+
+    Raises:
+        ValueError: a prompt is refused.
+    """
+    context = get_context(config)
+    vocabulary = getattr(config, "vocab_size", None) or math.inf
     allowed = "at least 1" if context == math.inf else f"from 1 to {context - 1}"
     for prompt, tokens in zip(prompts, ids, strict=True):
         if not 0 < len(tokens) < context:
@@ -109,6 +170,23 @@ def refuse_prompts(prompts: Sequence, ids: Sequence[Sequence[int]], config) -> N
                 f"{describe_sample(prompt)} has {len(tokens)} tokens, but the model takes "
                 f"{allowed}: remove or change it"
             )
+        if max(tokens) >= vocabulary:
+            raise ValueError(
+                f"{describe_sample(prompt)} has the token {max(tokens)}, but the model has only "
+                f"{vocabulary} tokens: use the model's own tokenizer, or call "
+                "model.resize_token_embeddings(len(tokenizer))"
+            )
+        if limit and len(tokens) + limit > context:
+            raise ValueError(
+                f"{describe_sample(prompt)} has {len(tokens)} tokens, and max_completion_length is "
+                f"{limit}, but the model has positions for {context} tokens in all: set "
+                f"max_completion_length to at most {context - len(tokens)}, or shorten the prompt"
+            )
+
+
+def get_context(config) -> float:
+    """Return the largest number of tokens that a model takes; infinity if there is no limit."""
+    return getattr(config, "max_position_embeddings", None) or math.inf
 
 
 def refuse_completions(prompts: Sequence, ids: Sequence[Sequence[int]]) -> None:
@@ -158,6 +236,30 @@ def refuse_logps(
                 f"{describe_sample(prompt)}: return a number for each token, the natural logarithm "
                 "of its probability"
             )
+
+
+def read_rewards(name: str, returned: Any, count: int) -> list[float]:
+    """Return what a reward function returned for `count` completions as numbers; NaN for None.
+
+    Raises:
+        ValueError: it is not a sequence of `count` numbers or None.
+    """
+    values = returned.tolist() if hasattr(returned, "tolist") else returned  # tensors and arrays
+    try:
+        if isinstance(values, str | bytes | Mapping | Set):
+            raise TypeError
+        values = [*values]
+        if any(isinstance(value, str | bytes) for value in values):
+            raise TypeError  # `float` would accept a text such as "1.0"
+        rewards = [math.nan if value is None else float(value) for value in values]
+    except (TypeError, ValueError, OverflowError):
+        rewards = []
+    if len(rewards) != count:
+        raise ValueError(
+            f"{name} returned {_SHORT_REPR.repr(values)} for {count} completion(s): return a list "
+            "with a number for each completion, or None for one that is not graded"
+        )
+    return rewards
 
 
 def refuse_rewards(

@@ -1,5 +1,6 @@
 """Gives reward functions distinct names, and calls them while other completions are sampled."""
 
+import functools
 import inspect
 import logging
 import math
@@ -11,7 +12,7 @@ from typing import Any
 import torch
 from trl.trainer.utils import get_callable_name, is_async_callable
 
-from rapid.training.refusals import describe_sample, note_on_error
+from rapid.training.refusals import describe_sample, note_on_error, read_rewards
 from rapid.training.time_limit import RewardTimeout, TimeLimit
 
 # Columns of the dataset that are not passed to reward functions. TRL passes `prompts`,
@@ -31,6 +32,38 @@ def make_names_distinct(names: Sequence[str]) -> list[str]:
         counts = Counter(names)  # counted again: a new name f-1 may be another function's name
         names = [f"{n}-{number}" if counts[n] > 1 else n for number, n in enumerate(names, 1)]
     return [*names]
+
+
+def wrap_functions(trainer: Any, limit: TimeLimit | None) -> list[Any]:
+    """Return a trainer's reward functions with a time limit, and with a check of what they return.
+
+    Reward models are returned as they are.
+    """
+    names, functions = trainer.reward_func_names, trainer.reward_funcs
+    if limit:
+        functions = limit.wrap_all(functions, names)
+    return [
+        _check_returned(name, function) for name, function in zip(names, functions, strict=True)
+    ]
+
+
+def _check_returned(name: str, function: Any) -> Any:
+    """Return a reward function that raises ValueError for a wrong value: see `read_rewards`."""
+    if isinstance(function, torch.nn.Module):
+        return function
+    if is_async_callable(function):
+
+        @functools.wraps(function)
+        async def call_and_check_async(**columns: Any) -> list[float]:
+            return read_rewards(name, await function(**columns), len(columns["completions"]))
+
+        return call_and_check_async
+
+    @functools.wraps(function)
+    def call_and_check(**columns: Any) -> list[float]:
+        return read_rewards(name, function(**columns), len(columns["completions"]))
+
+    return call_and_check
 
 
 def _refuse_columns(column: str, values: list) -> None:
@@ -156,15 +189,13 @@ class StreamedRewards:
             "log_extra": _refuse_columns,
             **self._get_arguments(),
         }
-        rewards = []
+        rewards: list[float] = []
         for name, function in zip(self._names, self._functions, strict=True):
             with note_on_error(f"{name} of {describe_sample(example['prompt'], completion)}"):
                 try:
                     limit = self._limit
-                    (reward,) = (
-                        limit.call(name, function, columns) if limit else function(**columns)
-                    )
+                    returned = limit.call(name, function, columns) if limit else function(**columns)
                 except RewardTimeout:
                     return [math.nan] * len(self._functions)
-                rewards.append(math.nan if reward is None else float(reward))
+                rewards += read_rewards(name, returned, 1)
         return rewards

@@ -54,7 +54,12 @@ VALID = COMMON | {"H": 2, "n_step": 8, "num_generations": 4, "micro_batch_size":
         ({"num_iterations": 3}, "^num_iterations=3: GRPOTrainer's sizes contradict n_step=8, H=2"),
         ({"objective": "ppo"}, "set it to one of grpo, naive-grpo, pg, .*, rapid, trl"),
         ({"objective": "sft"}, "set it to one of"),
-        ({"beta": 0.1, **RAPID}, "set beta=0.0, or objective to one of grpo, naive-grpo, trl"),
+        ({"objective": "rapid-H4"}, "^objective='rapid-H4': set objective='rapid', H=4$"),
+        ({"parameters": [1]}, r"parameters=\[1\]: set it to a dictionary"),
+        (
+            {"beta": 0.1, **RAPID},
+            "leave beta unset, or set objective to one of grpo, naive-grpo, trl",
+        ),
         ({"top_p": 0.9}, "is sampled: top_p=0.9; leave them unset"),
         ({"top_k": 50}, "is sampled: top_k=50; leave"),
         ({"min_p": 0.1}, "is sampled: min_p=0.1; leave"),
@@ -81,7 +86,7 @@ VALID = COMMON | {"H": 2, "n_step": 8, "num_generations": 4, "micro_batch_size":
         ({"grading_workers": -1}, "grading_workers=-1: Input should be .* equal to 0"),
         ({"max_completion_length": None, "objective": "dr-grpo"}, "dr-grpo divides by it"),
         ({"token_budget": 0}, "token_budget=0: must be a whole number greater than 0, or auto"),
-        ({"loss_type": "grpo", **RAPID}, "set loss_type='dapo', or objective to one of trl"),
+        ({"loss_type": "grpo", **RAPID}, "leave loss_type unset, or set objective to one of trl"),
         (
             {"scale_rewards": "group", **RAPID},
             "objective='rapid' always uses 'none'; leave it unset",
@@ -90,11 +95,17 @@ VALID = COMMON | {"H": 2, "n_step": 8, "num_generations": 4, "micro_batch_size":
             {"scale_rewards": False, "objective": "dapo"},
             "'dapo' always uses 'group'; leave it unset",
         ),
-        ({"epsilon": 0.3, **RAPID}, r"set epsilon=0.2, or .* grpo, naive-grpo, dapo, dr-grpo, trl"),
-        ({"epsilon_high": 0.3, "objective": "grpo"}, "epsilon_high=None, or objective .* dapo"),
-        ({"clip": "front", "objective": "grpo"}, "set clip='advantage', or .* rapid"),
-        ({"eta": 3.0, "objective": "pg"}, "set eta=2.0, or objective to one of rapid$"),
-        ({"eta": 3.0, "delta": 1.5}, "objective='trl' has no such parameter; set eta=2.0, or"),
+        (
+            {"epsilon": 0.3, **RAPID},
+            r"leave epsilon unset, or .* grpo, naive-grpo, dapo, dr-grpo, trl",
+        ),
+        (
+            {"epsilon_high": 0.3, "objective": "grpo"},
+            "leave epsilon_high unset, or set objective .* dapo",
+        ),
+        ({"clip": "front", "objective": "grpo"}, "leave clip unset, or .* rapid"),
+        ({"eta": 3.0, "objective": "pg"}, "leave eta unset, or set objective to one of rapid$"),
+        ({"eta": 3.0, "delta": 1.5}, "objective='trl' has no such parameter; leave eta unset, or"),
         ({"sampling_batch_size": 0}, "sampling_batch_size=0: Input should be greater than 0"),
         (
             {"sampling_batch_size": 6, "use_vllm": True},
@@ -275,7 +286,7 @@ def test_parameters_by_name_set_their_fields():
 
 
 def test_all_contradictions_are_reported_together():
-    with pytest.raises(ValueError, match=r"(?s)H=0: .*token_budget=0: .*set beta=0"):
+    with pytest.raises(ValueError, match=r"(?s)H=0: .*token_budget=0: .*leave beta unset"):
         RapidConfig(**VALID | RAPID | {"H": 0, "token_budget": 0, "beta": 0.1})
 
 

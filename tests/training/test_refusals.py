@@ -4,9 +4,10 @@ import math
 from contextlib import nullcontext
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
-from datasets import Dataset
+from datasets import Dataset, DatasetDict
 from peft import PeftType
 
 from rapid.training.refusals import (
@@ -15,26 +16,34 @@ from rapid.training.refusals import (
     describe_sample,
     find_refused_arguments,
     note_on_error,
+    read_rewards,
     refuse_completions,
+    refuse_prompt_types,
     refuse_prompts,
     refuse_rewards,
+    refuse_tokenizer,
 )
 
 ROWS = Dataset.from_list([{"prompt": "a"}])
+QUESTIONS = ROWS.rename_column("prompt", "question")
 STREAM = ROWS.to_iterable_dataset()
 XLORA, LORA = (SimpleNamespace(peft_type=kind) for kind in (PeftType.XLORA, PeftType.LORA))
 
 
-def list_refusals(dataset=ROWS, model=None, adapter=None, environment=None, **args) -> list[str]:
+def list_refusals(
+    dataset=ROWS, model=None, adapter=None, environment=None, evaluated=None, **args
+) -> list[str]:
     defaults = {
         "grading_workers": 0,
         "optim": "sgd",
         "dynamic_sampling_rounds": 1,
         "use_rollout_logps": False,
+        "use_vllm": False,
+        "vllm_mode": "colocate",
         "algorithm": SimpleNamespace(scales_steps=False),
     }
     arguments = {"train_dataset": dataset, "model": model, "peft_config": adapter}
-    arguments["environment_factory"] = environment
+    arguments |= {"environment_factory": environment, "eval_dataset": evaluated}
     return [*find_refused_arguments(SimpleNamespace(**defaults | args), arguments)]
 
 
@@ -42,6 +51,10 @@ def test_supported_arguments_are_accepted():
     assert list_refusals() == list_refusals(None) == list_refusals(adapter=LORA) == []
     assert list_refusals(adapter={"r": 8}) == []  # TRL reports that this is no adapter
     assert list_refusals(grading_workers=2) == list_refusals(environment=list) == []
+    assert list_refusals(evaluated=ROWS) == list_refusals(evaluated={"a": ROWS, "b": STREAM}) == []
+    assert list_refusals(use_vllm=True, model="name") == []
+    assert list_refusals(use_vllm=True, model=SimpleNamespace(name_or_path="name")) == []
+    assert list_refusals(use_vllm=True, vllm_mode="server", model=SimpleNamespace()) == []
     assert list_refusals(dynamic_sampling_rounds=2) == list_refusals(STREAM) == []
 
 
@@ -49,7 +62,18 @@ def test_supported_arguments_are_accepted():
     ("arguments", "reason"),
     [
         ({"dataset": ROWS.add_column("image", [0])}, "remove images from the dataset"),
-        ({"dataset": ROWS.rename_column("prompt", "question")}, "but has 'question': rename one"),
+        (
+            {"dataset": QUESTIONS},
+            "train_dataset needs the column 'prompt', but has 'question': ren",
+        ),
+        ({"evaluated": QUESTIONS}, "eval_dataset needs the column 'prompt', but has 'question': r"),
+        ({"evaluated": {"a": ROWS, "b": QUESTIONS}}, "eval_dataset['b'] needs the column 'prompt'"),
+        (
+            {"dataset": DatasetDict(test=ROWS, train=ROWS)},
+            "is a DatasetDict with the splits 'test', 'train': pass one of them, such as "
+            "dataset['test']",
+        ),
+        ({"use_vllm": True, "model": SimpleNamespace(name_or_path="")}, "by its name, but this"),
         ({"grading_workers": 2, "environment": list}, "set grading_workers=0"),
         ({"use_rollout_logps": True}, "pass a rollout_func"),
         ({"optim": "adalomo"}, "changes weights in every backward pass"),
@@ -91,6 +115,38 @@ def test_empty_and_too_long_prompts_are_refused():
         refuse_prompts(["a"], [[]], SimpleNamespace())
 
 
+def test_prompts_that_leave_too_little_room_are_refused():
+    config = SimpleNamespace(max_position_embeddings=8)
+    refuse_prompts(["a"], [[1, 2, 3]], config, limit=5)
+    message = "'b' has 4 tokens, .* is 5, .* positions for 8 tokens in all: set .* to at most 4,"
+    with pytest.raises(ValueError, match=message):
+        refuse_prompts(["a", "b"], [[1, 2, 3], [1, 2, 3, 4]], config, limit=5)
+
+
+def test_prompts_with_tokens_that_the_model_lacks_are_refused():
+    config = SimpleNamespace(vocab_size=7)
+    refuse_prompts(["a"], [[6]], config)
+    with pytest.raises(ValueError, match="'b' has the token 7, but the model has only 7 tokens"):
+        refuse_prompts(["a", "b"], [[6], [1, 7]], config)
+
+
+@pytest.mark.parametrize("prompt", [None, 5, ["a", "b"], [], b"a"])
+def test_prompts_of_the_wrong_type_are_refused(prompt):
+    good_prompts = ["", [{"role": "user", "content": "a"}]]
+    refuse_prompt_types(good_prompts)
+    with pytest.raises(
+        ValueError, match=f"is of type {type(prompt).__name__}: make it a text"
+    ) as e:
+        refuse_prompt_types([*good_prompts, prompt])
+    assert str(e.value).startswith(f"the prompt {prompt!r} is")
+
+
+def test_tokenizer_without_end_token_is_refused():
+    refuse_tokenizer(SimpleNamespace(eos_token_id=0))
+    with pytest.raises(ValueError, match=r"has no eos_token, .* set tokenizer\.eos_token"):
+        refuse_tokenizer(SimpleNamespace(eos_token_id=None))
+
+
 def test_completions_without_tokens_are_refused():
     def rollout(prompts, trainer):
         return {"completion_ids": [[1], trainer]}
@@ -116,6 +172,57 @@ def test_infinite_reward_is_refused_with_its_sample(row, sample):
     for first in (2, 1):
         with pytest.raises(ValueError, match=r"f gave .* to another process's sample"):
             refuse_rewards(rewards, ["f", "g"], first, ["a", "b"], ["x", "y"])
+
+
+@pytest.mark.parametrize(
+    "returned",
+    [
+        [1, None],
+        (1.0, math.nan),
+        torch.tensor([1.0, math.nan]),
+        np.array([1.0, math.nan]),
+        [torch.tensor(1), np.float32("nan")],
+        map(float, ["1", "nan"]),
+    ],
+)
+def test_rewards_are_read_as_numbers(returned):
+    first, second = read_rewards("f", returned, 2)
+    assert first == 1.0
+    assert math.isnan(second)
+
+
+@pytest.mark.parametrize(
+    "returned",
+    [
+        1.0,
+        None,
+        "12",
+        ["1", "2"],
+        [b"1", 2],
+        {1: "a", 2: "b"},
+        {1, 2},
+        [[1.0], [2.0]],
+        [{"score": 1}] * 2,
+        [1.0],
+        [1.0] * 3,
+        [],
+        [10**400, 1],
+        [1j, 1],
+        torch.tensor(1.0),
+        torch.ones(2, 1),
+    ],
+)
+def test_what_is_no_sequence_of_rewards_is_refused(returned):
+    with pytest.raises(
+        ValueError, match=r"^f returned .* for 2 completion\(s\): return a list with"
+    ):
+        read_rewards("f", returned, 2)
+
+
+def test_wrong_rewards_are_shown_briefly():
+    with pytest.raises(ValueError, match=r"returned \{0: 'xxx") as error:
+        read_rewards("f", dict.fromkeys(range(999), "x" * 999), 999)
+    assert len(str(error.value)) < 600
 
 
 class ThreeTensors(torch.nn.Module):

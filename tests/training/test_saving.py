@@ -13,6 +13,7 @@ from trl import GRPOTrainer
 from rapid import RapidConfig
 from rapid.training.trl.saving_trainer import DIGESTS, preserve_random_states
 from tests.training.conformance.test_resume import build_trainer
+from tests.training.loops import build_rapid_trainer
 
 
 def test_random_states_are_restored():
@@ -95,3 +96,12 @@ def test_nan_weights_are_neither_saved_nor_evaluated(toy_model, tmp_path, event)
     with pytest.raises(FloatingPointError, match="weights have become infinite or NaN"):
         trainer.train()
     assert not list(tmp_path.glob("checkpoint-*"))
+
+
+def test_resuming_a_first_run_says_what_to_do(toy_model, tmp_path):
+    trainer = build_rapid_trainer(toy_model, tmp_path, "rapid")
+    message = (
+        "has no intact checkpoint: to train from the beginning, call train without resume_from"
+    )
+    with pytest.raises(ValueError, match=message):
+        trainer.train(resume_from_checkpoint=True)

@@ -77,7 +77,28 @@ def count_completions_sampled_by_trl(processes: int, sizes: dict) -> int:
 @pytest.mark.parametrize(
     ("sizes", "message"),
     [
-        ({BATCH: 8, ACCUMULATION: 2, STEPS: 3}, "steps_per_generation=3, .* contradict .* H=1 "),
+        (
+            {BATCH: 8, ACCUMULATION: 2, STEPS: 3},
+            "Set steps_per_generation to a multiple of gradient_accumulation_steps=2$",
+        ),
+        (
+            {BATCH: 8, ACCUMULATION: 4, STEPS: 3, "num_iterations": 2},
+            r"Set steps_per_generation \* num_iterations to a multiple of grad.*_steps=4$",
+        ),
+        (
+            {BATCH: 8, ACCUMULATION: 2, GENERATION: 24},
+            "^generation_batch_size=24, .* Set generation_batch_size to a multiple of n_step=16$",
+        ),
+        (
+            {BATCH: 8, "H": 4, "num_iterations": 2},
+            r"^num_iterations=2: .* contradict n_step=8, H=4 .*\. Remove num_iterations\. .* reuse",
+        ),
+        (
+            {BATCH: 8, STEPS: 2, GENERATION: 32},
+            r"n_step=8, H=2 .*\. Remove generation_batch_size\.",
+        ),
+        ({BATCH: 8, "H": 4, STEPS: 2}, "Remove steps_per_generation, or leave H unset"),
+        ({BATCH: 8, "n_step": 16}, "Leave either GRPOTrainer's sizes or n_step and H unset"),
         (
             {BATCH: 6, "num_generations": 4},
             "n_step=6 .* set it to a multiple of 4, directly or by TRL's batch sizes",

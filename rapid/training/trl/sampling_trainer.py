@@ -46,7 +46,7 @@ from rapid.training.refusals import (
     refuse_completions,
     refuse_rewards,
 )
-from rapid.training.rewards import StreamedRewards, make_names_distinct
+from rapid.training.rewards import StreamedRewards, make_names_distinct, wrap_functions
 from rapid.training.sampler_check import SamplerCheck, computes_in_float32
 from rapid.training.time_limit import TimeLimit
 from rapid.training.trl import BATCH_COLUMNS, LOSS_COLUMNS, REFUSED_COLUMNS, cache_package_lookups
@@ -95,8 +95,7 @@ class SamplingTrainer(
         self._time_limit = TimeLimit.from_config(args)
         # Grades completions while others are sampled.
         self._early_grading = StreamedRewards.from_trainer(self, self._time_limit)
-        if self._time_limit:
-            self.reward_funcs = self._time_limit.wrap_all(self.reward_funcs, self.reward_func_names)
+        self.reward_funcs = wrap_functions(self, self._time_limit)
         # Holds the phase "backpropagation" open from a step's gradient to the optimizer's step.
         self._optimizer_phase = ExitStack()
         self.add_callback(OptimizerStepCallback(self._optimizer_phase.close))
@@ -226,7 +225,8 @@ class SamplingTrainer(
         steps = patch.object(args, "gradient_accumulation_steps", args.steps_per_batch)
         # Rows of the forward pass that TRL still makes to correct vLLM's log-probabilities.
         rows = patch.object(args, "per_device_train_batch_size", args.micro_batch_size)
-        place = f"at step {self.state.global_step + 1}, with {len(inputs)} completions, the first"
+        step = self.state.global_step + self.model.training  # in evaluation, the last step
+        place = f"at step {step}, with {len(inputs)} completions, the first"
         note = note_on_error(f"{place} is of {describe_sample(inputs[0].get('prompt'))}")
         with self.clock.phase("other"), note, steps, rows, patch.object(self, "beta", 0.0):
             sampled = super()._generate_and_score_completions(inputs)

@@ -100,7 +100,10 @@ class SavingTrainer(Trainer):
         if resume_from_checkpoint is True and not self.args.push_to_hub:
             checkpoint = find_newest_checkpoint(Path(self.args.output_dir or "."))
             if checkpoint is None:
-                raise ValueError(f"{self.args.output_dir} has no intact checkpoint")
+                raise ValueError(
+                    f"{self.args.output_dir} has no intact checkpoint: to train from the beginning,"
+                    " call train without resume_from_checkpoint"
+                )
             resume_from_checkpoint = str(checkpoint)
         elif isinstance(resume_from_checkpoint, (str, Path)):
             checkpoint = Path(resume_from_checkpoint)

@@ -4,12 +4,18 @@ n_step is the number of completions per optimizer step, over all processes. H is
 optimizer steps per inference batch, which is the completions that are sampled at once.
 """
 
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterator, Sequence
 from numbers import Integral
 
 from rapid.training.memory import AUTO
 
 DEFAULT_N_STEP, DEFAULT_H = 32, 4  # used if neither they nor TRL's batch sizes are set
+# TRL's sizes of an inference batch, and what one optimizer step takes of them.
+DIVISORS = {
+    "steps_per_generation": "gradient_accumulation_steps",
+    "generation_batch_size": "n_step",
+}
 DEFAULT_PER_DEVICE = 8  # of per_device_train_batch_size, in completions; also TRL's default
 
 
@@ -96,12 +102,37 @@ def find_size_contradictions(config, processes: int) -> Iterator[str]:
             if names[0] == "per_device_train_batch_size":
                 values[names[0]] = values[names[0]] or f"{DEFAULT_PER_DEVICE} (the default)"
             sizes = ", ".join(f"{name}={value}" for name, value in values.items() if value)
-            yield (
-                f"{sizes}: GRPOTrainer's sizes contradict n_step={n_step}, H={H} with {processes} "
-                "process(es). Leave either GRPOTrainer's sizes or n_step and H unset. "
-                "micro_batch_size is the number of completions in a forward and backward pass, and "
-                "reuse how often each completion is used"
+            yield f"{sizes}: " + (
+                _describe_broken_step(config, names)
+                or f"GRPOTrainer's sizes contradict n_step={n_step}, H={H} with {processes} "
+                f"process(es). {_advise_on_contradiction(config, names[0])}. micro_batch_size is "
+                "the number of completions in a forward and backward pass, and reuse how often "
+                "each completion is used"
             )
+
+
+def _describe_broken_step(config, names: Sequence[str]) -> str:
+    """Return a message if the product of these sizes is no multiple of a step's; else ""."""
+    divisor = DIVISORS.get(names[0])
+    if "H" not in config.origins or not divisor:  # H does not follow from these sizes
+        return ""
+    factors = {name: getattr(config, name) for name in names if getattr(config, name) != 1}
+    step = getattr(config, divisor)
+    if not step or math.prod(factors.values()) % step == 0:
+        return ""
+    return (
+        "an inference batch would not have a whole number of optimizer steps. Set "
+        f"{' * '.join(factors)} to a multiple of {divisor}={step}"
+    )
+
+
+def _advise_on_contradiction(config, name: str) -> str:
+    """Return what to change if one of TRL's sizes, `name`, contradicts n_step or H."""
+    if name == "num_iterations" or {"n_step", "H"} <= config.origins.keys():
+        return f"Remove {name}"
+    if "n_step" in config.origins:  # only H was set, which may be set together with TRL's sizes
+        return f"Remove {name}, or leave H unset"
+    return "Leave either GRPOTrainer's sizes or n_step and H unset"
 
 
 def _sizes_agree(size: int, expected: int, steps: int) -> bool:
