@@ -83,7 +83,7 @@ class GradientTrainer(SamplingTrainer):
             processes=self.accelerator.num_processes,
             process=self.accelerator.process_index,
             # In each micro-batch a custom loss may be the loss of all rows of its chunk.
-            splits_groups=not self._has_custom_loss,
+            splits_groups=self.args.uses_trl_loss or not self._has_custom_loss,
             **named,
         )
 

@@ -232,15 +232,12 @@ class RapidTrainer(GradientTrainer):
 
     @property
     def _has_custom_loss(self) -> bool:
-        """Return whether `compute_loss` or `_compute_loss` is not this class's own method.
+        """Return whether a subclass overrides `compute_loss` or `_compute_loss`.
 
         Then it is not known which groups have a gradient, nor which rows the loss is computed of.
         """
         names = "compute_loss", "_compute_loss"
-        return any(
-            getattr(getattr(self, name), "__func__", None) is not getattr(RapidTrainer, name)
-            for name in names
-        )
+        return any(getattr(type(self), name) is not getattr(RapidTrainer, name) for name in names)
 
     def _get_share(self, micro_batch: Batch) -> Tensor | float:
         """Return the factor of a micro-batch's loss in the loss of the mini-batch, 0-d.
@@ -331,7 +328,7 @@ class RapidTrainer(GradientTrainer):
         means, run_share = self._log_means()
         signal_column = self.args.dynamic_sampling_by
         metrics = compute_mini_batch_metrics(mini_batch, self.num_generations, signal_column)
-        if means or not self._has_custom_loss:  # a custom loss adds nothing to the means
+        if run_share or not self._has_custom_loss:  # 0 if a custom loss adds nothing to the means
             metrics["run"] = run_share
         if self.args.algorithm.scales_steps and means:  # without graded groups there are no means
             self._step_scale.factor = self.args.algorithm.step_scale(means)
