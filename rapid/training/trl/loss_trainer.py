@@ -26,10 +26,14 @@ class TrlLossTrainer(GRPOTrainer):
     current_gradient_accumulation_steps: Any
     _micro_batch: Batch | None = None  # the micro-batch whose loss is being computed
     _detached_log_pi: Tensor  # (N, T), log pi of the last micro-batch, without gradient
-    _has_custom_loss: bool  # whether a subclass overrides `compute_loss` or `_compute_loss`
 
     def _compute_log_pi(self, model, micro_batch: Batch) -> tuple[Tensor, Tensor | None]:
         """Return log pi of each token of a micro-batch, and the entropies, (N, T) both."""
+        raise NotImplementedError
+
+    @property
+    def _has_custom_loss(self) -> bool:
+        """Return whether a subclass overrides `compute_loss` or `_compute_loss`."""
         raise NotImplementedError
 
     def _get_share(self, micro_batch: Batch) -> Tensor | float:

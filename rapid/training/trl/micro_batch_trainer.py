@@ -59,7 +59,8 @@ class MicroBatchTrainer(Trainer):
         self.accelerator.gradient_state._set_sync_gradients(last)
         with nullcontext() if last or deepspeed else self.accelerator.no_sync(model):
             with self.compute_loss_context_manager():
-                loss: Any = self.compute_loss(model, micro_batch, **kwargs) * share
+                loss: Any = self.compute_loss(model, micro_batch, **kwargs)
+                loss = loss * share
             self.accelerator.backward(loss, **({"scale_wrt_gas": False} if deepspeed else {}))
         self.passes += 1
         return loss.detach()
