@@ -84,7 +84,7 @@ class Algorithm:
     label: ClassVar[str]  # in reports
     plot_style: ClassVar[PlotStyle]
     # The loss: a static function. Its arguments are fields of `LossInputs` or of `parameters`, and
-    # are passed by name.
+    # are passed by name. A subclass with another argument raises TypeError when it is defined.
     loss_function: ClassVar[Callable]
     # The class of the loss's parameters, which a variant of the algorithm may change.
     parameters: ClassVar[type[Parameters] | None] = None
@@ -119,6 +119,21 @@ class Algorithm:
                     stacklevel=2,
                 )
                 setattr(cls, name, vars(cls)[former])
+        cls._check_arguments_of_loss()
+
+    @classmethod
+    def _check_arguments_of_loss(cls) -> None:
+        """Raise TypeError if the loss function has an argument for which there is no value."""
+        parameters = [*cls.parameters.model_fields] if cls.parameters else []
+        arguments = signature(cls.loss_function).parameters if hasattr(cls, "loss_function") else ()
+        for name in arguments:
+            if name not in (*LossInputs._fields, *parameters):
+                raise TypeError(
+                    f"{cls.__name__}.loss_function has the argument {name!r}, which has no value: "
+                    "rename or remove it, or add a parameter of this name. Allowed are "
+                    f"{', '.join(LossInputs._fields)} (the fields of LossInputs) and "
+                    f"{', '.join(parameters) or 'no others'} (the fields of `parameters`)"
+                )
 
     # Parameters -----------------------------------------------------------------------------------
 
@@ -221,6 +236,8 @@ class Algorithm:
 
     def advantages(self, settings: Any, rewards: Tensor, group_size: int) -> Tensor:
         """Return the on-policy advantages, for the logged table of completions. (N,) -> (N,)
+
+        Training does not call this method: to train with other advantages, change `loss_function`.
 
         By default they are the rewards minus the group's mean, divided by the group's standard
         deviation if `scale_rewards` is "group".

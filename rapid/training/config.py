@@ -254,12 +254,12 @@ class RapidConfig(GRPOConfig):
             if name in names and H.isdecimal():  # a name of the pipeline, such as rapid-H4
                 message = f"objective={self.objective!r}: set objective={name!r}, H={H}"
             raise ValueError(message)
-        self._move_parameters_to_fields()
+        contradictions = self._move_parameters_to_fields()
         _ = self.device  # sets up the processes, after which `world_size` is known
         processes = self.world_size
         resolve_sizes(self, processes)
         resolve_defaults(self)
-        if messages := [*find_contradictions(self, processes)]:
+        if messages := [*contradictions, *find_contradictions(self, processes)]:
             raise ValueError("\n".join(messages))
         if self.precision is not None:
             self._set_precision()
@@ -330,19 +330,39 @@ class RapidConfig(GRPOConfig):
             vars(self)["origins"]["precision"] = str(rates)
         self.bf16 = self.precision == "bfloat16"
 
-    def _move_parameters_to_fields(self) -> None:
-        """Move each entry of `parameters` for which this class has a field into that field."""
+    def _move_parameters_to_fields(self) -> list[str]:
+        """Move each entry of `parameters` for which this class has a field into that field.
+
+        Returns:
+            A message for each entry whose field was set to another value. If it is not known which
+            fields were passed (see `__new__`), a value that is not the default counts as set.
+
+        Raises:
+            ValueError: `parameters` is not a dictionary.
+        """
         if not isinstance(self.parameters, Mapping):
             raise ValueError(
                 f"parameters={self.parameters!r}: set it to a dictionary of parameters and their "
                 "values"
             )
-        field_names = {setting.name for setting in fields(self)}
+        defaults = {setting.name: setting.default for setting in fields(self)}
         remaining_parameters: dict[str, Any] = {}
+        messages = []
         for name, value in self.parameters.items():
             field_name = self.algorithm.config_field_names.get(name, name)
-            (vars(self) if field_name in field_names else remaining_parameters)[field_name] = value
+            if field_name not in defaults:
+                remaining_parameters[field_name] = value
+                continue
+            present = getattr(self, field_name)
+            is_set = field_name in vars(self)["explicit"] or present != defaults[field_name]
+            if is_set and present not in (None, value):
+                messages.append(
+                    f"parameters={{{name!r}: {value!r}}} contradicts {field_name}={present!r}: "
+                    "set only one of them"
+                )
+            vars(self)[field_name] = value
         self.parameters = remaining_parameters
+        return messages
 
 
 def _build_args_section() -> str:

@@ -73,15 +73,19 @@ class GradientTrainer(SamplingTrainer):
         mini_batch = dict.fromkeys(columns, torch.ones(self.args.n_step, 1, dtype=torch.long))
         limit = self._compute_micro_batch_limit(width=2)
         group_size = self._rows_per_prompt(limit, width=2)
-        chunks = make_chunks(
-            mini_batch,
-            range(self.args.n_step // group_size),
-            group_size,
-            limit,
+        groups = range(self.args.n_step // group_size)
+        return sum(map(len, self._divide_groups(mini_batch, groups, group_size, limit)))
+
+    def _divide_groups(self, *arguments: Any, **named: Any) -> list[MicroBatches]:
+        """Return the chunks that this process runs. Arguments are those of `make_chunks`."""
+        return make_chunks(
+            *arguments,
             processes=self.accelerator.num_processes,
             process=self.accelerator.process_index,
+            # In each micro-batch a custom loss may be the loss of all rows of its chunk.
+            splits_groups=self.args.uses_trl_loss or not self._has_custom_loss,
+            **named,
         )
-        return sum(map(len, chunks))
 
     def _reduce_mean(self, values: Tensor) -> Tensor:
         return self.accelerator.reduce(values, "mean")
@@ -110,7 +114,8 @@ class GradientTrainer(SamplingTrainer):
             self._add_shared_logp(chunk, on_policy=self._is_on_policy(step))
             for micro_batch in chunk:
                 last = number == len(chunks) and micro_batch is chunk[-1]
-                loss = loss + self._backpropagate(model, micro_batch, last=last)
+                share = self._get_share(micro_batch)
+                loss = loss + self._backpropagate(model, micro_batch, last=last, share=share)
         if not chunks:  # if no group has a gradient, the optimizer steps with a gradient of 0
             for parameter in model.parameters():
                 if parameter.requires_grad and parameter.grad is None:
@@ -158,27 +163,23 @@ class GradientTrainer(SamplingTrainer):
     def _make_chunks(self, mini_batch: Batch, step: int) -> list[MicroBatches]:
         """Return the chunks that this process runs: equally many micro-batches in each process."""
         args = self.args
-        # A mini-batch is as wide as the longest prompt and completion of the whole inference batch.
-        width = mini_batch["prompt_ids"].size(1) + mini_batch["completion_ids"].size(1)
+        width = mini_batch["prompt_ids"].size(1) + mini_batch["completion_ids"].size(1)  # padded
         limit = self._compute_micro_batch_limit(width)
         group_size = self._rows_per_prompt(limit, width)
         is_run = mini_batch["graded"][::group_size]  # (K,), for each group
         if args.uses_trl_loss:
             is_run = is_run | True  # this loss leaves out ungraded completions itself
-        elif args.skip_zero_groups and not args.algorithm.scales_steps:  # else all graded groups
+        elif args.skip_zero_groups and not (args.algorithm.scales_steps or self._has_custom_loss):
             is_run = is_run & args.algorithm.find_groups_with_gradient(
                 mini_batch["rewards"], group_size, args.settings, on_policy=self._is_on_policy(step)
             )
         # DeepSpeed and the loss scaler of float16 need at least one backward pass in each step.
-        needs_one = self._uses_deepspeed or self.accelerator.scaler is not None
-        chunks = make_chunks(
+        chunks = self._divide_groups(
             mini_batch,
             is_run.nonzero().flatten().tolist(),
             group_size,
             limit,
-            processes=self.accelerator.num_processes,
-            process=self.accelerator.process_index,
-            min_micro_batches=int(needs_one),
+            min_micro_batches=int(self._uses_deepspeed or self.accelerator.scaler is not None),
             same_prompt_length=depends_on_padding(self.model),
         )
         rows = (count_local_rows(micro_batch) for chunk in chunks for micro_batch in chunk)
@@ -354,9 +355,8 @@ class GradientTrainer(SamplingTrainer):
         The largest micro-batch that has a gradient and several completions of a prompt is timed. If
         an inference batch has none, the next one is waited for.
         """
-        if not (self.prompt_sharing.needs_timing and self._shares_prompts):
-            return
-        if not can_share_prompts(self.model):
+        is_wanted = self.prompt_sharing.needs_timing and self._shares_prompts
+        if not (is_wanted and can_share_prompts(self.model)):
             return
         micro_batches = [
             micro_batch
@@ -383,9 +383,8 @@ class GradientTrainer(SamplingTrainer):
         It is not with cast_lm_head_to_fp32, which TRL applies to whole sequences only, nor with an
         environment or a `rollout_func`, which may change the prompt of each completion.
         """
-        is_prompt_shared = self.rollout_func is None and self.environment_factories is None
-        may_share = is_prompt_shared and not self.args.cast_lm_head_to_fp32
-        return may_share and self.prompt_sharing.is_wanted
+        may_share = self.rollout_func is None and self.environment_factories is None
+        return may_share and not self.args.cast_lm_head_to_fp32 and self.prompt_sharing.is_wanted
 
     def _compute_completion_logps(
         self, model, batch: Batch, rows_per_prompt: int, shares_prompt: bool

@@ -74,6 +74,7 @@ def make_chunks(
     process: int = 0,
     min_micro_batches: int = 0,
     same_prompt_length: bool = False,
+    splits_groups: bool = True,
 ) -> list[MicroBatches]:
     """Return the micro-batches of each chunk that one process runs.
 
@@ -89,7 +90,9 @@ def make_chunks(
         min_micro_batches: lowest number of micro-batches, even if `groups` is empty.
         same_prompt_length: put only prompts of the same length into a chunk, unless it is sharded;
             only one prompt if `limit` is in completions.
+        splits_groups: whether a chunk that exceeds the limit is run in several micro-batches.
     """
+    row_limit = limit if splits_groups else MicroBatchLimit(len(mini_batch["completion_ids"]))
     widths = group_widths(mini_batch, group_size)
     costs = [sum(width) for width in widths]
 
@@ -105,7 +108,7 @@ def make_chunks(
 
     shard_size = size_shard(len(groups), group_size, processes)
     if groups and shard_size < group_size:  # each process runs a part of one group
-        shards = shard_chunk(make_chunk(groups, 1), shard_size, processes, limit)
+        shards = shard_chunk(make_chunk(groups, 1), shard_size, processes, row_limit)
         chunks_by_process = [[micro_batches] for micro_batches in shards]
     else:
         groups_by_process = assign_groups(groups, costs, processes)
@@ -114,7 +117,7 @@ def make_chunks(
             for process_groups in groups_by_process
         ]
         chunks_by_process = [
-            [split_chunk(make_chunk(chunk_groups, processes), limit) for chunk_groups in plan]
+            [split_chunk(make_chunk(chunk_groups, processes), row_limit) for chunk_groups in plan]
             for plan in plans
         ]
     counts = [sum(map(len, chunks)) for chunks in chunks_by_process]

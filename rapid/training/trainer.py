@@ -105,6 +105,8 @@ class RapidTrainer(GradientTrainer):
         self.last_pass: tuple[int, Batch, Tensor] | None = None
         self._resampled_prompts = 0  # prompts drawn so far by `_resample_groups`
         self._batch_tokens: Tensor | int = 0  # tokens of the inference batch, over all processes
+        if self._has_custom_loss and not self.args.uses_trl_loss:
+            self._smallest_micro_batch = self.num_generations
 
     def _refuse_too_few_prompts(self) -> None:
         needed = self.args.H * self.args.n_step // self.num_generations
@@ -183,9 +185,11 @@ class RapidTrainer(GradientTrainer):
 
     @override
     def _compute_loss(self, model, inputs):
-        """Return the objective's loss of a micro-batch, times its share of the mini-batch.
+        """Return the objective's loss of a micro-batch: a mean over its completions or tokens.
 
-        The shares, by completions and by tokens, are columns that `micro_batches.add_shares` adds.
+        The caller multiplies it by the micro-batch's share of the mini-batch. The shares, by
+        completions and by tokens, are columns that `micro_batches.add_shares` adds. They are also
+        the weights of the metrics.
 
         RAPID's loss is -1/N sum of w A log pi(y|x), where w = pi(y|x) / mu(y|x), and A is R minus
         the mean of min(w, eta) R over the group: see `rapid.algorithms.rapid.rapid_loss`.
@@ -215,18 +219,35 @@ class RapidTrainer(GradientTrainer):
         )
         loss, metrics = algorithm.loss(self.args.settings, loss_inputs)
         self._add_token_means(micro_batch, local_logp.detach(), entropy)
-        # Evaluation has no shares: it computes the loss of a batch at once.
-        share = micro_batch.get(f"{algorithm.mean_over}_share", 1)
         if not micro_batch.get("is_last", True):
             # Each micro-batch of a chunk computes the loss of the whole chunk. All but the last
             # return 0 with the gradient of their rows, so that the loss is added once.
-            return (loss - loss.detach()) * share
-        ones = torch.ones_like(loss)
+            return loss - loss.detach()
+        ones = torch.ones_like(loss)  # evaluation has no shares: it runs a batch at once
         self._means.add(metrics, micro_batch.get(f"{algorithm.metrics_over}_share", ones))
         self.last_pass = self.state.global_step + 1, micro_batch, detached
         if not self.model.training:
             self._log_means()
-        return loss * share
+        return loss
+
+    @property
+    def _has_custom_loss(self) -> bool:
+        """Return whether a subclass overrides `compute_loss` or `_compute_loss`.
+
+        Then it is not known which groups have a gradient, nor which rows the loss is computed of.
+        """
+        names = "compute_loss", "_compute_loss"
+        return any(getattr(type(self), name) is not getattr(RapidTrainer, name) for name in names)
+
+    def _get_share(self, micro_batch: Batch) -> Tensor | float:
+        """Return the factor of a micro-batch's loss in the loss of the mini-batch, 0-d.
+
+        TRL's code has multiplied its own loss by the share already, unless the loss is custom.
+        """
+        if self.args.uses_trl_loss:
+            share = micro_batch[f"{self._trl_loss_unit}_share"]
+            return share if self._has_custom_loss else 1.0
+        return micro_batch[f"{self.args.algorithm.mean_over}_share"]
 
     def _add_token_means(self, micro_batch: Batch, logp: Tensor, entropy: Tensor | None) -> None:
         """Add a micro-batch's entropy and sampler mismatch to the means over tokens of the step."""
@@ -307,7 +328,8 @@ class RapidTrainer(GradientTrainer):
         means, run_share = self._log_means()
         signal_column = self.args.dynamic_sampling_by
         metrics = compute_mini_batch_metrics(mini_batch, self.num_generations, signal_column)
-        metrics["run"] = run_share
+        if run_share or not self._has_custom_loss:  # 0 if a custom loss adds nothing to the means
+            metrics["run"] = run_share
         if self.args.algorithm.scales_steps and means:  # without graded groups there are no means
             self._step_scale.factor = self.args.algorithm.step_scale(means)
             metrics["step_scale"] = self._step_scale.factor

@@ -108,3 +108,18 @@ def test_former_names_of_members_work_with_a_warning():
     assert has_gradient.tolist() == [False, True]
     with pytest.warns(FutureWarning, match="Look is now called PlotStyle"):
         assert base.Look is base.PlotStyle
+
+
+def test_argument_of_a_loss_without_a_value_is_refused_with_the_allowed_names():
+    def compute_loss(logp, advantages):
+        return (logp * advantages).sum(), {}
+
+    allowed = r"has the argument 'advantages'.* logp, .*, rewards, .*limit .* and cap \(the fields"
+    members = {"name": "mine", "loss_function": staticmethod(compute_loss)}
+    with pytest.raises(TypeError, match=rf"^Mine.loss_function {allowed}"):
+        type("Mine", (type(ALGORITHMS["cispo"]),), members)
+    with pytest.raises(TypeError, match="and no others"):
+        type("Mine", (type(ALGORITHMS["pg"]),), members)
+
+    members["loss_function"] = staticmethod(lambda logp, cap: None)
+    type("Mine", (type(ALGORITHMS["cispo"]),), members)  # a parameter of this class

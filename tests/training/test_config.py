@@ -2,6 +2,7 @@
 
 import math
 import pickle
+import re
 from dataclasses import dataclass, replace
 from inspect import signature
 
@@ -11,6 +12,7 @@ from trl import GRPOConfig, TrlParser
 
 from rapid.algorithms.rapid import RapidParameters
 from rapid.training.config import RapidConfig
+from rapid.training.trl import TRL_LOSS_FIELDS
 
 RAPID = {"objective": "rapid"}
 # Generation arguments that do not change the distribution of a policy at temperature 0.7.
@@ -283,6 +285,21 @@ def test_parameters_by_name_set_their_fields():
     config = RapidConfig(**VALID, objective="dapo", parameters=dapo)
     assert (config.epsilon, config.epsilon_high, config.dynamic_sampling_rounds) == (0.1, 0.3, 2)
     assert config.settings.model_dump() == dapo
+
+
+@pytest.mark.parametrize("passes_all_fields", [False, True])
+def test_parameter_that_contradicts_its_field_is_refused(passes_all_fields):
+    """A command line's parser passes all fields, so that RapidConfig cannot see which are set."""
+    defaults = {name: getattr(RapidConfig, name) for name in TRL_LOSS_FIELDS}
+    settings = VALID | (defaults if passes_all_fields else {})
+    message = "parameters={'eta': 1.5} contradicts eta=3.0: set only one of them"
+    with pytest.raises(ValueError, match=re.escape(message)):
+        RapidConfig(**settings, parameters={"eta": 1.5}, eta=3.0)
+    for eta in (1.5, None):
+        assert RapidConfig(**settings, parameters={"eta": 1.5}, eta=eta).eta == 1.5
+    dapo = {"objective": "dapo", "parameters": {"epsilon_low": 0.1}}
+    with pytest.raises(ValueError, match=r"'epsilon_low': 0.1. contradicts epsilon=0.3"):
+        RapidConfig(**VALID, **dapo, epsilon=0.3)
 
 
 def test_all_contradictions_are_reported_together():

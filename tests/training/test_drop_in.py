@@ -9,6 +9,7 @@ from trl import GRPOConfig, GRPOTrainer
 from rapid import RapidConfig, RapidTrainer
 from tests.training.loops import (
     COMMON,
+    RecordingTrainer,
     ScriptedTrainer,
     assert_same_training,
     build_rapid_trainer,
@@ -65,6 +66,56 @@ def test_override_of_compute_loss_is_used(toy_model, tmp_path):
     assert logged_values(halved, "grad_norm")[0] == pytest.approx(
         logged_values(full, "grad_norm")[0] / 2
     )
+
+
+@pytest.mark.parametrize("objective", ["pg", "rapid", "dapo", "trl"])
+@pytest.mark.parametrize("size", [16, 4, 2])
+def test_a_custom_loss_that_adds_to_the_loss_keeps_its_gradient(
+    toy_model, tmp_path, objective, size
+):
+    """The sum of weights that it adds is counted once, for every size of micro-batches."""
+
+    class PenaltyTrainer(RecordingTrainer):
+        def _compute_loss(self, model, inputs):
+            return super()._compute_loss(model, inputs) + sum(p.sum() for p in model.parameters())
+
+    settings = {"H": 1, "max_steps": 1, "micro_batch_size": size, "pack": False}
+    plain, penalty = (
+        train_rapid(toy_model, tmp_path, objective, trainer_class=trainer_class, **settings)
+        for trainer_class in (RecordingTrainer, PenaltyTrainer)
+    )
+    difference = penalty.gradients[0] - plain.gradients[0]
+    torch.testing.assert_close(difference, torch.ones_like(difference), rtol=0, atol=1e-6)
+
+
+def test_a_custom_loss_runs_groups_of_equal_rewards(toy_model, tmp_path):
+    rows = []
+
+    class CountingTrainer(RapidTrainer):
+        def _compute_loss(self, model, inputs):
+            rows.append(len(inputs["rewards"]))
+            return sum(p.sum() for p in model.parameters())
+
+    def reward(completions, **_):
+        return [1.0] * len(completions)
+
+    settings = {"H": 1, "max_steps": 1, "micro_batch_size": 8, "pack": False}
+    trainer = train_rapid(
+        toy_model, tmp_path, "rapid", reward, trainer_class=CountingTrainer, **settings
+    )
+    assert rows == [8, 8]
+    assert not logged_values(trainer, "rapid/run")  # nothing tells it which groups have a gradient
+
+
+def test_memory_that_runs_out_in_one_group_of_a_custom_loss_ends_the_run(toy_model, tmp_path):
+    """A group of a custom loss is not divided, so that smaller micro-batches are not tried."""
+
+    class FullMemoryTrainer(RapidTrainer):
+        def _compute_loss(self, model, inputs):
+            raise MemoryError("full")
+
+    with pytest.raises(MemoryError, match="full"):
+        train_rapid(toy_model, tmp_path, "rapid", trainer_class=FullMemoryTrainer)
 
 
 def test_infinite_loss_ends_the_run(toy_model, tmp_path):

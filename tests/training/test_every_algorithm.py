@@ -1,11 +1,15 @@
 """Every RL algorithm of the registry trains with its default parameters."""
 
+import re
+
 import pytest
 import torch
 
 from rapid.algorithms import ALGORITHMS
+from tests.conftest import ROOT
 from tests.training import loops
 
+METRICS_PAGE = (ROOT / "docs/reference/metrics.md").read_text(encoding="utf-8")
 RL_ALGORITHMS = [name for name, algorithm in ALGORITHMS.items() if not algorithm.is_supervised]
 
 
@@ -19,6 +23,10 @@ def test_algorithm_moves_weights(name, toy_model, tmp_path):
     after = loops.get_weights(trainer)
     assert torch.isfinite(after).all()
     assert not torch.equal(before, after)
+    logged = {key for row in trainer.state.log_history for key in row if key.startswith("rapid/")}
+    assert logged >= {"rapid/entropy", "rapid/graded"}
+    documented = set(re.findall(r"^\| `(rapid/\w+)` \|", METRICS_PAGE, re.MULTILINE))
+    assert not logged - documented, "list them in docs/reference/metrics.md"
 
 
 class InfiniteAtPadding(loops.ScriptedTrainer):

@@ -133,8 +133,8 @@ class LimitedTrainer(loops.ScriptedTrainer):
 
     limit = 3
 
-    def _backpropagate(self, model, micro_batch, *, last):
-        loss = super()._backpropagate(model, micro_batch, last=last)
+    def _backpropagate(self, model, micro_batch, *, last, **named):
+        loss = super()._backpropagate(model, micro_batch, last=last, **named)
         if len(micro_batch.get("local_rows", micro_batch["rewards"])) > self.limit:
             raise RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory")
         return loss

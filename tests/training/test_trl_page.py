@@ -12,6 +12,7 @@ from trl import GRPOConfig, GRPOTrainer
 from rapid import RapidConfig
 from rapid.training.trl import TRL_LOSS_FIELDS
 from tests.conftest import ROOT
+from tests.training import loops
 
 PAGE = (ROOT / "docs/trl.md").read_text(encoding="utf-8")
 SIZES = {"use_cpu": True, "bf16": False, "report_to": [], "n_step": 8, "H": 1}
@@ -31,17 +32,40 @@ def read_table(title: str) -> dict[str, tuple[str, str]]:
 
 
 ARGUMENTS, FIELDS = read_table("Arguments of GRPOTrainer"), read_table("Fields of GRPOConfig")
+EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 REFUSED = [name for name, (treatment, _) in FIELDS.items() if treatment == "refused"]
 
 
 def test_the_script_of_the_page_trains(toy_model, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    [code] = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-    code = code.replace("range(512)", "range(16)").replace("Qwen/Qwen2.5-0.5B", str(toy_model))
+    code = (
+        EXAMPLES[0].replace("range(512)", "range(16)").replace("Qwen/Qwen2.5-0.5B", str(toy_model))
+    )
     exec(compile(code, "trl.md", "exec"), {})
     [state] = tmp_path.glob("output/checkpoint-*/trainer_state.json")
     # 16 prompts fill an inference batch of H = 4 steps, in each of 3 epochs
     assert json.loads(state.read_text())["global_step"] == 4 * 3
+
+
+def test_the_own_loss_of_the_page_has_the_same_gradient_for_every_micro_batch_size(
+    toy_model, tmp_path
+):
+    """Sizes of 16, 8 and 4 completions have 4, 2 and 1 groups; 1 is smaller than a group."""
+    names: dict = {}
+    exec(compile(EXAMPLES[1], "trl.md", "exec"), names)
+    gradients = {
+        size: loops.logged_values(
+            loops.train_rapid(
+                toy_model, tmp_path, "pg", trainer_class=names["MyTrainer"], max_steps=1,
+                micro_batch_size=size, pack=False,
+            ),
+            "grad_norm",
+        )
+        for size in (16, 8, 4, 1)
+    }  # fmt: skip
+    assert gradients[16][0] > 0.1
+    for gradient in gradients.values():
+        assert gradient == pytest.approx(gradients[16], rel=1e-4)
 
 
 def test_page_lists_every_argument():

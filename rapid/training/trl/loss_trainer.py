@@ -4,6 +4,7 @@ import math
 from typing import Any
 from unittest.mock import patch
 
+import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 from trl import GRPOTrainer
@@ -30,8 +31,20 @@ class TrlLossTrainer(GRPOTrainer):
         """Return log pi of each token of a micro-batch, and the entropies, (N, T) both."""
         raise NotImplementedError
 
+    @property
+    def _has_custom_loss(self) -> bool:
+        """Return whether a subclass overrides `compute_loss` or `_compute_loss`."""
+        raise NotImplementedError
+
+    def _get_share(self, micro_batch: Batch) -> Tensor | float:
+        """Return the factor of a micro-batch's loss in the loss of the mini-batch, 0-d."""
+        raise NotImplementedError
+
     def _compute_trl_loss(self, model, micro_batch: Batch, tokens: Tensor | int) -> Tensor:
         """Return GRPOTrainer's loss of a micro-batch. A step's loss is the sum of these losses.
+
+        In a subclass with a custom loss the caller multiplies by the shares below, so that here the
+        loss is divided by them.
 
         TRL computes the mean over a micro-batch and divides it by the number of micro-batches in a
         step, as all have the same size. Here sizes differ. Therefore TRL's number of micro-batches
@@ -55,8 +68,7 @@ class TrlLossTrainer(GRPOTrainer):
         columns = LOSS_COLUMNS.items()
         inputs = {name: micro_batch[column] for name, column in columns if column in micro_batch}
         if self.model.training:
-            unit = "token" if self.loss_type in TOKEN_MEAN_LOSS_TYPES else "sequence"
-            share = micro_batch[f"{unit}_share"]
+            share = micro_batch[f"{self._trl_loss_unit}_share"]
             self.current_gradient_accumulation_steps = 1 / share
             tokens = tokens * share  # TRL multiplies by 1 / share, so that the share cancels out
         else:
@@ -68,9 +80,17 @@ class TrlLossTrainer(GRPOTrainer):
 
         try:
             with patch.object(self.accelerator, "gather", gather_all):
-                return super()._compute_loss(model, inputs | {"num_items_in_batch": tokens})
+                loss = super()._compute_loss(model, inputs | {"num_items_in_batch": tokens})
         finally:
-            self._micro_batch = None
+            self._micro_batch, self.current_gradient_accumulation_steps = None, 1
+        if self.model.training and self._has_custom_loss:
+            return loss / share.clamp(min=torch.finfo(share.dtype).tiny)  # 0 in a dummy
+        return loss
+
+    @property
+    def _trl_loss_unit(self) -> str:
+        """What TRL's loss is a mean over: "sequence" (completions) or "token"."""
+        return "token" if self.loss_type in TOKEN_MEAN_LOSS_TYPES else "sequence"
 
     @override
     def _get_per_token_logps_and_entropies(

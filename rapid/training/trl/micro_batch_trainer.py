@@ -34,15 +34,21 @@ class MicroBatchTrainer(Trainer):
     passes = 0
     # How often memory ran out. Subclasses halve their limit of micro-batches as many times.
     halvings = 0
-    # Rows of the step's largest micro-batch, which subclasses set. A single row cannot be halved.
+    # Rows of the step's largest micro-batch, and the number of rows that always stay together, so
+    # that a micro-batch of this size cannot be halved. Subclasses set both.
     _largest_micro_batch = 0
+    _smallest_micro_batch = 1
 
     @property
     def _uses_deepspeed(self) -> bool:
         return self.accelerator.distributed_type == DistributedType.DEEPSPEED
 
-    def _backpropagate(self, model, micro_batch, *, last: bool, **kwargs) -> Tensor:
+    def _backpropagate(
+        self, model, micro_batch, *, last: bool, share: Tensor | float = 1.0, **kwargs
+    ) -> Tensor:
         """Add the gradient of a micro-batch to the step's gradient, and return its loss.
+
+        `share` is the factor of the loss of this micro-batch in the loss of the step.
 
         accelerate counts backward passes to decide when processes exchange gradients. Here
         processes exchange gradients in the last micro-batch of a step (`last`) only, except with
@@ -54,6 +60,7 @@ class MicroBatchTrainer(Trainer):
         with nullcontext() if last or deepspeed else self.accelerator.no_sync(model):
             with self.compute_loss_context_manager():
                 loss: Any = self.compute_loss(model, micro_batch, **kwargs)
+                loss = loss * share
             self.accelerator.backward(loss, **({"scale_wrt_gas": False} if deepspeed else {}))
         self.passes += 1
         return loss.detach()
@@ -74,7 +81,8 @@ class MicroBatchTrainer(Trainer):
                 return work()
             except (MemoryError, RuntimeError) as error:
                 is_distributed = self.accelerator.num_processes > 1
-                if is_distributed or self._largest_micro_batch <= 1 or not is_out_of_memory(error):
+                is_smallest = self._largest_micro_batch <= self._smallest_micro_batch
+                if is_distributed or is_smallest or not is_out_of_memory(error):
                     raise
             discard_results()
             vars(self).update(deepcopy(counts))

@@ -7,6 +7,7 @@ batch, H, n_step).
 """
 
 import json
+import logging
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from typing_extensions import override
 
 from rapid.training.trl.saving_trainer import SavingTrainer
 
+logger = logging.getLogger(__name__)
 # Settings that must be the same when a run is resumed; the first three are RapidConfig's.
 FIXED_SETTINGS = ("H", "n_step", "reuse", "num_generations", "world_size", "bf16")
 
@@ -71,6 +73,10 @@ class ResumableTrainer(SavingTrainer, GRPOTrainer):
         Trainer computes both from the number of steps. That is wrong if an epoch ended early, or if
         a stream of prompts was read several times. Here they come from the checkpoint.
 
+        Trainer would also take a further step if the checkpoint has reached `max_steps`, and set
+        its state only before that step. Here the epochs are then over, and the state is set at
+        once, so that `train` ends with the checkpoint's state.
+
         Raises:
             ValueError: the run cannot be resumed exactly from this checkpoint.
         """
@@ -85,6 +91,16 @@ class ResumableTrainer(SavingTrainer, GRPOTrainer):
         if getattr(self._sampler, "shuffle", False):
             for _ in range(epoch):  # draw and drop the orders of the epochs that are over
                 torch.randperm(self._sampler.num_samples, generator=self._sampler.generator)
+        if resume_from_checkpoint is not None and self.state.global_step >= max_steps:
+            logger.warning(
+                "%s: the run has taken %d of %d steps, so that nothing is left to train. To train "
+                "longer, raise max_steps or num_train_epochs",
+                resume_from_checkpoint,
+                self.state.global_step,
+                max_steps,
+            )
+            self._load_rng_state(resume_from_checkpoint)
+            epoch = max(epoch, num_train_epochs)
         return epoch, step
 
     def _get_position(self) -> tuple[int, int]:

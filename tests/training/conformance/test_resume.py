@@ -72,6 +72,24 @@ def mark_slow_except(*quick: str):
     return [name if name in quick else pytest.param(name, marks=pytest.mark.slow) for name in LOOPS]
 
 
+@pytest.mark.parametrize("name", ["rapid", "stream"])
+@pytest.mark.parametrize("steps", [2, 4])
+def test_finished_run_is_not_trained_further(name, steps, toy_model, tmp_path, caplog):
+    """It has taken 4 steps: all of its `max_steps`, or more than now are asked for."""
+    finished = build_trainer(toy_model, tmp_path, name, max_steps=4)
+    finished.train()
+    weights, log, sampled = get_result(finished)
+    for _ in range(2):
+        resumed = build_trainer(toy_model, tmp_path, name, max_steps=steps)
+        resumed.train(resume_from_checkpoint=True)
+        assert resumed.state.global_step == 4
+        assert torch.equal(get_weights(resumed), weights)
+        assert resumed.completions_sampled == sampled
+        assert get_result(resumed)[1][: len(log) - 1] == log[:-1]  # the last row ends the call
+    assert f"the run has taken 4 of {steps} steps" in caplog.text
+    assert [path.name for path in tmp_path.glob("checkpoint-*")].count("checkpoint-5") == 0
+
+
 @pytest.mark.parametrize("name", mark_slow_except("rapid"))
 def test_resumed_run_equals_uninterrupted_run(name, toy_model, tmp_path):
     uninterrupted = build_trainer(toy_model, tmp_path, name, **LOOPS[name])
