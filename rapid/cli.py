@@ -318,8 +318,13 @@ def _run_grade(args) -> int:
     from rapid.stages.grade import grade, read_submissions, report_flaws
 
     benchmark = BENCHMARKS[args.benchmark]
+    for option, path in [("--problems", args.problems), ("--completions", args.completions)]:
+        if path.is_dir():
+            raise BadInput(f"{option} {path}: must be a file, but is a folder")
     problems = read_problems(args.problems, benchmark)
     submissions = read_submissions(args.completions, problems)
+    if not submissions:
+        print(f"rapid grade: {args.completions}: contains 0 completions", file=sys.stderr)
     if missing := benchmark.explain_unavailable():
         print(f"rapid grade: {missing}", file=sys.stderr)
         return 1
