@@ -2,8 +2,8 @@
 
 All problems and completions are read and checked before the first completion is graded. Verdicts
 are printed when all completions are graded, so that the output is never partial. If a problem is
-faulty, for example a statement that Lean rejects or an empty answer, its completions get the verdict `BAD_PROBLEM`.
-Completions of other problems are graded as usual.
+faulty, for example a statement that Lean rejects or an empty answer, its completions get the
+verdict `BAD_PROBLEM`. Completions of other problems are graded as usual.
 """
 
 import json
