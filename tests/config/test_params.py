@@ -1,13 +1,17 @@
 """params.yaml: errors for invalid values, merging of files, and the runs that a change reaches."""
 
+import re
+from pathlib import Path
+
 import pytest
 import yaml
 
 from rapid.benchmarks import BENCHMARKS
 from rapid.config import specs
 from rapid.config.jobs import Plan
-from rapid.config.params import BadParams, load, read
+from rapid.config.params import BadParams, load, load_config_files, read
 
+ROOT = Path(__file__).parents[2]
 ALL_BUT_SFT = "all but sft"
 
 
@@ -269,3 +273,14 @@ def test_a_model_removed_with_its_benchmark_is_explained(values):
     )
     with pytest.raises(BadParams, match=message):
         load(values)
+
+
+def test_the_small_experiment_of_the_page_on_extending_has_one_benchmark(values, tmp_path):
+    page = (ROOT / "docs/extending.md").read_text(encoding="utf-8")
+    overlay = tmp_path / "overlay.yaml"
+    overlay.write_text(re.search(r"```yaml\n(name: small-math\n.*?)```", page, re.DOTALL)[1])
+    params = load_config_files([ROOT / "params.yaml", overlay])
+    assert list(params.benchmarks) == ["math"]
+    assert {run.algorithm for run in specs.list_table_runs(params)} == {
+        "sft", "grpo", "rapid-H8,eta=3", "rapid-H8",
+    }  # fmt: skip
