@@ -207,7 +207,7 @@ def _add_plan(commands) -> None:
 
 
 def _add_configfile(command: Parser) -> None:
-    help_text = "params.yaml and overlays, as for snakemake (default: params.yaml)"
+    help_text = "overlays, read over params.yaml as by snakemake (default: params.yaml)"
     default = [Path("params.yaml")]
     command.add_argument("--configfile", nargs="+", type=Path, default=default, help=help_text)
 
@@ -318,8 +318,13 @@ def _run_grade(args) -> int:
     from rapid.stages.grade import grade, read_submissions, report_flaws
 
     benchmark = BENCHMARKS[args.benchmark]
+    for option, path in [("--problems", args.problems), ("--completions", args.completions)]:
+        if path.is_dir():
+            raise BadInput(f"{option} {path}: must be a file, but is a folder")
     problems = read_problems(args.problems, benchmark)
     submissions = read_submissions(args.completions, problems)
+    if not submissions:
+        print(f"rapid grade: {args.completions}: contains 0 completions", file=sys.stderr)
     if missing := benchmark.explain_unavailable():
         print(f"rapid grade: {missing}", file=sys.stderr)
         return 1
@@ -361,10 +366,10 @@ def _run_plan(args) -> None:
 
 
 def _run_preflight(args) -> int:
-    from rapid.config.params import load_files
+    from rapid.config.params import load_config_files, load_files
     from rapid.preflight import print_checks, run_checks
 
-    params = load_files(*([args.config] if args.config else args.configfile))
+    params = load_files(args.config) if args.config else load_config_files(args.configfile)
     missing = print_checks(run_checks(params))
     print(f"{len(missing)} missing" if missing else "nothing is missing")
     return 1 if missing else 0

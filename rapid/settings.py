@@ -17,7 +17,8 @@ _SHORT_REPR.maxlist = 10
 
 def describe_invalid(key: str, value: Any, reason: str) -> str:
     """Return an error message: the key, its value, and why the value is invalid."""
-    return f"{key}: {_SHORT_REPR.repr(value)} is invalid: {reason}"
+    text = "null" if value is None else _SHORT_REPR.repr(value)  # as in YAML and JSON
+    return f"{key}: {text} is invalid: {reason}"
 
 
 class Settings(BaseModel):

@@ -8,7 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from rapid.artifacts.files import BadFile, BadInput, write_text
-from rapid.config.params import load_files
+from rapid.config.params import load_config_files
 from rapid.config.specs import list_arena_runs
 from reports.analyses import read_field_analyses
 from reports.render import text
@@ -27,7 +27,7 @@ def main(arguments: list[str] | None = None) -> int:
     add("--output", type=Path, required=True, help="where to write the tables as text")
     options = parser.parse_args(arguments)
     try:
-        params = load_files(*options.configfile)
+        params = load_config_files(options.configfile)
         with TemporaryDirectory() as root:
             _extract_archive(options.raw, root)
             data = ReportData.read(params, root, list_arena_runs(params))

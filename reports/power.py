@@ -15,7 +15,7 @@ import pandas as pd
 from rapid.algorithms import PG, RAPID
 from rapid.algorithms.variant_names import parse_variant_name
 from rapid.artifacts.files import BadInput, write_text
-from rapid.config.params import Params, load_files
+from rapid.config.params import Params, load_config_files
 from rapid.config.params_schema import Run
 from rapid.config.specs import add_base_runs, build_train_spec, list_study_runs
 from rapid.text import align_columns
@@ -85,7 +85,7 @@ def main(arguments: list[str] | None = None) -> int:
     add("--output", type=Path, required=True, help="where to write the table")
     options = parser.parse_args(arguments)
     try:
-        params = load_files(*options.configfile)
+        params = load_config_files(options.configfile)
         write_text(options.output, render_power(params, pd.read_csv(options.record)))
     except (BadInput, OSError) as error:
         print(f"reports.power: {error}", file=sys.stderr)

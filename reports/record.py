@@ -25,7 +25,7 @@ from rapid.artifacts.layout import ARENA, STUDIES, parse_folder
 from rapid.artifacts.manifests import Manifest, remove_path
 from rapid.artifacts.runs import SNAPSHOTS
 from rapid.config.jobs import Plan, build_plan
-from rapid.config.params import Params, load_files
+from rapid.config.params import Params, load_config_files
 from rapid.config.specs import list_arena_runs, list_study_runs
 from rapid.freshness import Job
 from rapid.text import join_words
@@ -57,7 +57,7 @@ def main(arguments: list[str] | None = None) -> int:
     add("--unpack", action="store_true", help="extract all archives; files that exist are kept")
     options = parser.parse_args(arguments)
     try:
-        plan = build_plan(load_files(*options.configfile))
+        plan = build_plan(load_config_files(options.configfile))
         if options.list_blocks is not None:
             for seed, parameters in list_blocks(plan.params, options.list_blocks):
                 print(seed, parameters)

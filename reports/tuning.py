@@ -25,7 +25,7 @@ from rapid.algorithms.variant_names import parse_variant_name
 from rapid.arguments import Parser
 from rapid.artifacts.files import BadInput, write_text
 from rapid.config.arena import Arena, RateRule
-from rapid.config.params import load_files
+from rapid.config.params import load_config_files
 from rapid.config.specs import BASE, list_arena_runs
 from reports.outcomes import METRIC
 from reports.report_data import ReportData
@@ -54,7 +54,7 @@ def main(arguments: list[str] | None = None) -> int:
     )
     options = parser.parse_args(arguments)
     try:
-        params = load_files(*options.configfile)
+        params = load_config_files(options.configfile)
     except BadInput as error:
         parser.error(str(error))
     if not (params.arena and params.arena.tuning):

@@ -100,6 +100,11 @@ def parse_variant_name(name: str) -> ParsedName:
     if exponent := re.search(r"=(\d+(\.\d+)?e-?\d+)(,|$)", name):
         decimal = _format_decimal(float(exponent[1]))
         raise ValueError(f"numbers have no exponent; write {name.replace(exponent[1], decimal)}")
+    if (compact := re.sub(r"\s", "", name)) != name and re.fullmatch(build_name_pattern(), compact):
+        raise ValueError(f"must have no spaces; write {compact}")
+    # Without quotes, a list [rapid-H8,eta=3] of YAML has the items rapid-H8 and eta=3.
+    if re.fullmatch(CHANGES_PATTERN, f",{name}"):
+        raise ValueError("must begin with an algorithm; write quotes: ['rapid-H8,eta=3', pg]")
     if not re.fullmatch(build_name_pattern(), name):
         raise ValueError(f"must be {_describe_valid_names()}{_suggest_name(name)}")
     base_name, *pairs = name.split(",")

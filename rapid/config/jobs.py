@@ -39,11 +39,10 @@ from rapid.artifacts.layout import (
 )
 from rapid.config import specs
 from rapid.config.params import Params, load_files
-from rapid.config.sources import BadParams
+from rapid.config.sources import DEFAULT_FILE, BadParams
 from rapid.freshness import Job
 from rapid.settings import describe_invalid
 
-DEFAULT_FILE = "params.yaml"
 # The function that lists the runs of each report. `EXPERIMENT_REPORT` has the metrics that DVC
 # compares.
 LIST_RUNS = {

@@ -10,6 +10,7 @@ completions of H optimizer steps, n_step each, which are sampled together.
 """
 
 import re
+from collections.abc import Iterable, Iterator
 from functools import cache, partial
 from operator import attrgetter, eq
 from pathlib import Path
@@ -22,6 +23,7 @@ from rapid.algorithms.base import Parameters
 from rapid.algorithms.variant_names import AlgorithmName, is_supervised, parse_variant_name
 from rapid.benchmarks import BENCHMARKS
 from rapid.config.arena import Arena
+from rapid.config.equal_variants import find_equal_variants
 from rapid.config.params_schema import (
     BASE,
     AnyModel,
@@ -42,7 +44,8 @@ from rapid.config.params_schema import (
     Training,
     check_source,
 )
-from rapid.config.sources import BadParams, locate_key, read
+from rapid.config.removed_models import check_dropped_models, remove_benchmarks
+from rapid.config.sources import BadParams, locate_key, put_default_file_first, read
 from rapid.config.studies import Studies
 from rapid.grading.permissions import NO_PERMISSIONS, GradingPermissions
 from rapid.settings import describe_invalid
@@ -101,9 +104,10 @@ class Params(Section):
         match values:
             case {"benchmarks": dict() as benchmarks, "models": dict() as models}:
                 removed = [name for name, value in benchmarks.items() if value is None]
-                models = {
-                    name: _remove_benchmarks(removed, model) for name, model in models.items()
-                }
+                kept = {name: remove_benchmarks(removed, model) for name, model in models.items()}
+                dropped = [name for name in models if models[name] and kept[name] is None]
+                check_dropped_models(dropped, values)
+                models = kept
                 sections = {"benchmarks": benchmarks, "models": models}
                 return values | {
                     key: {name: value for name, value in section.items() if value is not None}
@@ -173,6 +177,25 @@ class Params(Section):
                 self._check_batches(name, algorithm)
         return self
 
+    @model_validator(mode="after")
+    def _check_variants_differ(self):
+        for key, benchmarks, names in self._list_comparisons():
+            if pair := find_equal_variants(self, benchmarks, names):
+                reason = f"has the same parameters as {pair[0]}; remove one of the two"
+                raise ValueError(describe_invalid(key, pair[1], reason))
+        return self
+
+    def _list_comparisons(self) -> Iterator[tuple[str, list[BenchmarkName], list[AlgorithmName]]]:
+        """Yield each list of algorithms that are compared: its key, its benchmarks, its names."""
+        main, families = self.tables.main, self.tables.families
+        yield "tables.main.algorithms", list(self.benchmarks), main.algorithms
+        yield "tables.families.algorithms", [families.benchmark], families.algorithms
+        for key, study in self.studies.compared.items() if self.studies else []:
+            yield f"studies.compared.{key}.algorithms", [study.benchmark], study.algorithms
+        for name, field in self.arena.fields.items() if self.arena else []:
+            # In a field, variants may also differ in their learning rates.
+            yield f"arena.fields.{name}.rates", [name], [*map(field.run_name, field.rates)]
+
     def list_algorithms(self, benchmark: BenchmarkName) -> list[AlgorithmName]:
         """Return the algorithms that are run on a benchmark, in the order of the tables."""
         tables = self.tables
@@ -230,22 +253,34 @@ class Params(Section):
             return
         n_step = variant.changes.n_step or sizes.n_step
         if n_step % group:
-            key = f"benchmarks.{benchmark}.n_step" if not variant.changes.n_step else "n_step"
             reason = f"must be a multiple of {group}, the group size of {name}"
-            raise ValueError(describe_invalid(key, n_step, reason))
+            if variant.changes.n_step:
+                raise ValueError(self._describe_invalid_name(name, f"its n_step {reason}"))
+            raise ValueError(describe_invalid(f"benchmarks.{benchmark}.n_step", n_step, reason))
         prompts = variant.H * n_step // group  # of an inference batch
         key, count = f"benchmarks.{benchmark}.train", sizes.train
-        if (problems := variant.changes.problems) and problems < count:
-            key, count = "problems", problems
+        problems = variant.changes.problems
+        if is_changed := problems is not None and problems < count:
+            count = problems
         if count < prompts:
             reason = (
                 f"must be at least {prompts}, the number of prompts in an inference batch of "
                 f"{name} (H x n_step / group size)"
             )
+            if is_changed:
+                raise ValueError(
+                    self._describe_invalid_name(name, f"its number of problems {reason}")
+                )
             raise ValueError(describe_invalid(key, count, reason))
         if error:
             raise ValueError(describe_invalid(*error))
         self._check_processes(benchmark, name, variant.H * n_step)
+
+    def _describe_invalid_name(self, name: AlgorithmName, reason: str) -> str:
+        """Return an error message about a variant's name, with the key of the list that has it."""
+        lists = [(key, names) for key, _, names in self._list_comparisons()]
+        key = next((key for key, names in lists if name in names), "training.start")
+        return describe_invalid(key, name, reason)
 
     def _check_processes(self, benchmark: str, name: AlgorithmName, completions: int) -> None:
         """Check that the processes can share the completions of an inference batch evenly."""
@@ -263,17 +298,6 @@ class Params(Section):
                 f"{name} on {benchmark} (H x n_step)"
             )
             raise ValueError(describe_invalid("compute.processes", compute.processes, reason))
-
-
-def _remove_benchmarks(removed: list[str], model: Any) -> Any:
-    """Return a model's section without these benchmarks; None if no benchmark is left."""
-    match model:
-        case {"benchmarks": [*benchmarks], "error_rate": rates} if removed:
-            benchmarks = [name for name in benchmarks if name not in removed]
-            if isinstance(rates, dict):
-                rates = {name: rate for name, rate in rates.items() if name not in removed}
-            return model | {"benchmarks": benchmarks, "error_rate": rates} if benchmarks else None
-    return model
 
 
 @cache
@@ -302,6 +326,15 @@ def load_files(*sources: Path | str) -> Params:
     return load(read(*sources), *sources)
 
 
+def load_config_files(files: Iterable[Path | str]) -> Params:
+    """Read `--configfile` as Snakemake does: params.yaml, if it exists, then these files over it.
+
+    Raises:
+        BadParams: as `load_files`.
+    """
+    return load_files(*put_default_file_first(files))
+
+
 def load(values: dict, *sources: Path | str) -> Params:
     """Validate parameters that were read from these files and merged.
 
@@ -321,7 +354,9 @@ def validate(schema: type[S], values: dict, *sources: Path | str) -> S:
         return schema.model_validate(values)
     except ValidationError as error:
         messages = dict.fromkeys(_describe_error(item, values) for item in error.errors())
-        lines = (f"{locate_key(line.partition(': ')[0], sources)}: {line}" for line in messages)
+        lines = (
+            f"{locate_key(line.partition(': ')[0], values, sources)}: {line}" for line in messages
+        )
         raise BadParams("\n".join(lines)) from None
 
 

@@ -1,7 +1,8 @@
 """Reads parameters from YAML files, or from JSON texts that a workflow passes to its jobs."""
 
 import json
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ from rapid.artifacts.files import BadInput
 
 MAX_DEPTH = 9  # levels of nested keys in which `locate_key` searches; params.yaml has fewer
 TEMPLATE_KEY = "__use_yte__"  # Snakemake evaluates configuration files with this key as templates
+
+DEFAULT_FILE = "params.yaml"
 
 
 class BadParams(BadInput):
@@ -57,6 +60,14 @@ def read(*sources: Path | str) -> dict:
     return merged
 
 
+def put_default_file_first(files: Iterable[Path | str]) -> list[Path | str]:
+    """Return params.yaml, if this folder has one, and then these files, as Snakemake reads them.
+
+    So an overlay alone is enough as `--configfile`.
+    """
+    return [*filter(os.path.exists, [DEFAULT_FILE]), *files]
+
+
 def is_json_text(source: Path | str) -> bool:
     """Return whether a source is a JSON text, and not the path of a file."""
     return str(source).lstrip().startswith("{")
@@ -89,12 +100,15 @@ def _merge_into(base: dict, overlay: dict) -> None:
             base[key] = value
 
 
-def locate_key(key: str, sources: tuple[Path | str, ...]) -> str:
+def locate_key(key: str, values: dict, sources: tuple[Path | str, ...]) -> str:
     """Return FILE:LINE of a dotted key, in the last file that sets it.
 
-    If no file sets the key, this returns the line of its nearest parent; "params" if there is no
-    parent.
+    If the value is another one than in the files, it was set by Snakemake's option `--config`, and
+    this returns "--config". If no file sets the key, this returns the line of its nearest parent;
+    "params" if there is no parent.
     """
+    if sources and look_up(key, values) != look_up(key, read(*sources)):
+        return "--config"
     files = [source for source in reversed(sources) if not is_json_text(source)]
     lines = [(file, dict(_walk_lines(_parse_file(file, yaml.compose)))) for file in files]
     while key:
@@ -103,6 +117,16 @@ def locate_key(key: str, sources: tuple[Path | str, ...]) -> str:
                 return f"{file}:{line_numbers[key]}"
         key = key.rpartition(".")[0]
     return "params"
+
+
+def look_up(key: str, values: Any) -> Any:
+    """Return the value of a dotted key; None if there is none."""
+    for part in key.split("."):
+        if isinstance(values, list) and part.isdecimal() and int(part) < len(values):
+            values = values[int(part)]
+        else:
+            values = values.get(part) if isinstance(values, dict) else None
+    return values
 
 
 def _walk_lines(node: yaml.Node | None, key: str = "") -> Iterator[tuple[str, int]]:

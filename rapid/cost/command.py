@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 from math import inf
 
 from rapid.artifacts.files import BadInput
-from rapid.config.params import load_files
+from rapid.config.params import load_config_files
 from rapid.config.specs import list_table_runs
 from rapid.cost.estimates import (
     Estimator,
@@ -30,7 +30,7 @@ def plan(args: argparse.Namespace) -> str:
     Raises:
         BadInput: params.yaml, options, runs or models cannot be used.
     """
-    params = load_files(*args.configfile)
+    params = load_config_files(args.configfile)
     shapes, verdict_seconds = load_shapes(params, dict(args.config)), dict(args.verdict_seconds)
     options = {field.name: getattr(args, field.name, None) for field in fields(Expected)}
     user_values = {name: value for name, value in options.items() if value is not None}

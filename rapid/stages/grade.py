@@ -2,8 +2,8 @@
 
 All problems and completions are read and checked before the first completion is graded. Verdicts
 are printed when all completions are graded, so that the output is never partial. If a problem is
-faulty, for example a statement that Lean rejects, its completions get the verdict `BAD_PROBLEM`.
-Completions of other problems are graded as usual.
+faulty, for example a statement that Lean rejects or an empty answer, its completions get the
+verdict `BAD_PROBLEM`. Completions of other problems are graded as usual.
 """
 
 import json
@@ -90,7 +90,9 @@ def grade(
         GradingFailed: graders die too often.
         LeanUnavailable: Lean does not start.
     """
-    bad_problems: dict[str, str] = {}
+    ids = dict.fromkeys(submission.id for submission in submissions)
+    reasons = {id: problems[id].unusable_reason for id in ids}
+    bad_problems = {id: f"{id}: {reason}" for id, reason in reasons.items() if reason}
     with (
         benchmark.build_grader(timeout, workers, permissions) as grader,
         ThreadPoolExecutor(workers) as pool,
@@ -111,9 +113,9 @@ def grade(
         # grade. Preparations come first in the queue. While the last of them still run in some
         # threads, the others begin to grade. An error in preparing a problem is raised again when
         # its first completion is graded.
-        ids = dict.fromkeys(submission.id for submission in submissions)
         for id in ids:
-            pool.submit(grader.prepare, problems[id])
+            if id not in bad_problems:
+                pool.submit(grader.prepare, problems[id])
         verdicts = list(pool.map(grade_submission, submissions))
     return GradingResult(verdicts, {id: bad_problems[id] for id in ids if id in bad_problems})
 

@@ -15,7 +15,7 @@ from tqdm import tqdm
 from rapid import freshness
 from rapid.artifacts.layout import EXPERIMENT_REPORT, REPORT, RESULT_FOLDERS, list_roots
 from rapid.config.jobs import build_plan
-from rapid.config.params import load_files
+from rapid.config.params import load_config_files
 from rapid.freshness import Findings, Job
 
 NOTHING_TO_PULL = (
@@ -103,7 +103,7 @@ def _plan_jobs(files: list[Path]) -> list[Job]:
     The jobs of the studies and the arena are included only if at least one of them has been run.
     The report that DVC compares is included only if it has been made.
     """
-    plan = build_plan(load_files(*files))
+    plan = build_plan(load_config_files(files))
     # Jobs that a named experiment shares with the default do not count.
     optional = [job for job in plan.optional_jobs if job.folder.startswith(plan.root)]
     is_begun = any(Path(job.manifest).is_file() for job in optional)

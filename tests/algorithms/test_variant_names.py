@@ -134,3 +134,15 @@ def test_disabling_skipping_does_not_change_spec(values):
     assert parse_variant_name(variant_run.algorithm).changes.subset(["skip_zero_groups"]) == {
         "skip_zero_groups": False
     }
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("eta=3", "must begin with an algorithm; write quotes"),
+        ("rapid-H8, eta=3", "must have no spaces; write rapid-H8,eta=3"),
+    ],
+)
+def test_a_name_without_quotes_or_with_spaces_is_explained(name, message):
+    with pytest.raises(ValueError, match=message):
+        parse_variant_name(name)

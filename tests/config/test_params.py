@@ -1,13 +1,17 @@
 """params.yaml: errors for invalid values, merging of files, and the runs that a change reaches."""
 
+import re
+from pathlib import Path
+
 import pytest
 import yaml
 
 from rapid.benchmarks import BENCHMARKS
 from rapid.config import specs
 from rapid.config.jobs import Plan
-from rapid.config.params import BadParams, load, read
+from rapid.config.params import BadParams, load, load_config_files, read
 
+ROOT = Path(__file__).parents[2]
 ALL_BUT_SFT = "all but sft"
 
 
@@ -204,3 +208,79 @@ def test_changed_value_changes_the_specs_of_the_runs_that_use_it(values, key, va
         reached = {run.algorithm for run in runs if run.benchmark == "math"} - {"sft"}
         assert {run.benchmark for run in changed} == {"math"}
     assert {run.algorithm for run in changed} == reached
+
+
+@pytest.mark.parametrize(
+    ("key", "names"),
+    [
+        ("tables.main.algorithms", ["rapid-H4", "rapid-H4,eta=2"]),
+        ("tables.main.algorithms", ["rapid-H4,eta=1.0", "rapid-H4,eta=1"]),
+        ("tables.families.algorithms", ["pg", "pg-H1"]),
+        (
+            "studies.compared.baseline.algorithms",
+            ["pg,epochs=2,snapshots=7", "pg,snapshots=7,epochs=2"],
+        ),
+    ],
+)
+def test_two_names_of_equal_runs_are_refused(values, key, names):
+    values["studies"]["compared"]["baseline"] = {"benchmark": "math", "algorithms": names}
+    values["studies"]["hypotheses"] = {}
+    set_key(values, key, names)
+    with pytest.raises(BadParams) as error:
+        load(values)
+    assert str(error.value).endswith(
+        f"{key}: {names[1]!r} is invalid: has the same parameters as {names[0]}; "
+        "remove one of the two"
+    )
+
+
+def test_variants_that_differ_on_one_benchmark_may_be_compared(values):
+    values["benchmarks"]["math"]["n_step"] = 8
+    values["benchmarks"]["mbpp_plus"]["n_step"] = 16
+    values["tables"]["main"]["algorithms"] = ["pg", "pg,n_step=8"]
+    load(values)
+
+
+def test_a_value_of_the_command_line_is_not_located_in_a_file(values, tmp_path):
+    path = tmp_path / "params.yaml"
+    path.write_text(yaml.safe_dump(values))
+    values["rapid"]["eta"] = -1
+    with pytest.raises(BadParams, match=r"^--config: rapid\.eta: -1 is invalid"):
+        load(values, path)
+
+
+def test_an_invalid_variant_is_located_by_the_list_that_has_it(values):
+    values["tables"]["main"]["algorithms"].append("rapid-H8,n_step=6")
+    key = "tables.main.algorithms"
+    with pytest.raises(BadParams, match=f"{key}: 'rapid-H8,n_step=6' is invalid: its n_step must"):
+        load(values)
+
+
+def test_null_is_written_as_in_yaml(values):
+    values["rapid"]["eta"] = None
+    with pytest.raises(BadParams, match=r"rapid\.eta: null is invalid"):
+        load(values)
+
+
+def test_a_model_removed_with_its_benchmark_is_explained(values):
+    for name, model in values["models"].items():
+        model["benchmarks"] = ["mbpp_plus"] if name == "tiny-qwen2-wide" else ["math"]
+        model["error_rate"] = 0.1
+    values["benchmarks"]["mbpp_plus"] = None
+    values["tables"]["families"]["models"] = ["tiny-qwen2-wide"]
+    message = (
+        "'tiny-qwen2-wide' is invalid: it is removed, because all its benchmarks are set to null"
+    )
+    with pytest.raises(BadParams, match=message):
+        load(values)
+
+
+def test_the_small_experiment_of_the_page_on_extending_has_one_benchmark(values, tmp_path):
+    page = (ROOT / "docs/extending.md").read_text(encoding="utf-8")
+    overlay = tmp_path / "overlay.yaml"
+    overlay.write_text(re.search(r"```yaml\n(name: small-math\n.*?)```", page, re.DOTALL)[1])
+    params = load_config_files([ROOT / "params.yaml", overlay])
+    assert list(params.benchmarks) == ["math"]
+    assert {run.algorithm for run in specs.list_table_runs(params)} == {
+        "sft", "grpo", "rapid-H8,eta=3", "rapid-H8",
+    }  # fmt: skip

@@ -36,6 +36,17 @@ def test_plan_from_runs_uses_their_rates_unless_options_override_them(
     assert "the largest micro-batch is unknown: set --memory" in text
 
 
+@pytest.mark.parametrize("command", [["plan", "--gpu", "a100"], ["preflight"]])
+def test_an_overlay_alone_is_read_over_params_yaml(tmp_path, capsys, command):
+    overlay = tmp_path / "overlay.yaml"
+    overlay.write_text("rapid: {eta: -1}\n")
+    assert run([*command, "--configfile", str(overlay)]) == 2
+    message = capsys.readouterr().err.splitlines()
+    assert message == [
+        f"rapid {command[0]}: {overlay}:1: rapid.eta: -1 is invalid: must be greater than 0"
+    ]
+
+
 def test_plan_for_a_gpu_prints_its_assumptions(config, capsys):
     options = ["--gpu", "a6000", "--gpus", "4", "--completion-length", "0.5", "--signal", "0.3"]
     assert run(["plan", *config, *options, "--prompt-length", "77"]) == 0

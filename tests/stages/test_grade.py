@@ -162,7 +162,31 @@ def test_truncated_or_missing_file_is_named(write_files, capsys, tmp_path):
 
 def test_no_completions_give_no_verdicts(write_files, capsys):
     assert run(["grade", "--benchmark", "math", *write_files(PROBLEMS["math"], [])]) == 0
-    assert capsys.readouterr().out == ""
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "completions: contains 0 completions" in captured.err
+
+
+@pytest.mark.parametrize("option", ["--problems", "--completions"])
+def test_a_folder_in_place_of_a_file_is_refused(write_files, capsys, tmp_path, option):
+    arguments = [*write_files(PROBLEMS["math"], MATH_COMPLETIONS), f"{option}={tmp_path}"]
+    assert run(["grade", "--benchmark", "math", *arguments]) == 2
+    assert f"{option} {tmp_path}: must be a file, but is a folder" in capsys.readouterr().err
+
+
+def test_a_problem_without_an_answer_is_faulty_and_no_completion_is_wrong(write_files, capsys):
+    problems = [PROBLEMS["math"][0], PROBLEMS["math"][1] | {"answer": " "}]
+    arguments = write_files(problems, MATH_COMPLETIONS)
+    assert run(["grade", "--benchmark", "math", *arguments]) == 2
+    captured = capsys.readouterr()
+    verdicts = [json.loads(line) for line in captured.out.splitlines()]
+    assert [(verdict["reward"], verdict["reason"]) for verdict in verdicts] == [
+        (None, "bad_problem"),
+        (0.0, "wrong_answer"),
+        (None, "bad_problem"),
+    ]
+    assert "1 of 2 problems are faulty" in captured.err
+    assert "  train/algebra/2: empty answer" in captured.err
 
 
 @pytest.mark.parametrize("option", [["--workers", "0"], ["--timeout", "nan"], ["--workers", "x"]])

@@ -24,6 +24,7 @@ from rapid.benchmarks.prompts import check_templates
 from rapid.config import jobs, specs
 from rapid.config.params import CHECKPOINT_VARIABLE, LIVE_FOLDER_VARIABLE, REPORT_VARIABLE
 from rapid.config.params import load, read
+from rapid.config.sources import put_default_file_first
 from rapid.console import workflow as console
 from rapid.freshness import Examination, discard_checkpoints_of_ended_runs, print_changed_code
 from rapid.processes import locks
@@ -33,7 +34,7 @@ from reports.labels import check_labels
 
 # The parameter files in the order in which Snakemake merged them: later ones override earlier ones.
 CONFIG_FILES = map(os.path.relpath, workflow.config_settings.configfiles)
-FILES = [*filter(os.path.exists, [jobs.DEFAULT_FILE]), *CONFIG_FILES]
+FILES = put_default_file_first(CONFIG_FILES)
 
 try:
     read(*FILES)  # rejects duplicate keys and templates, which Snakemake accepts
