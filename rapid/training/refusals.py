@@ -34,7 +34,8 @@ def find_refused_arguments(args, arguments: dict) -> Iterator[str]:
     """
     dataset = arguments.get("train_dataset")
     columns = getattr(dataset, "column_names", None) or ()  # unknown for some streams
-    if columns and "prompt" not in columns:
+    # Environments may write the prompts.
+    if columns and "prompt" not in columns and not arguments.get("environment_factory"):
         yield (
             f"train_dataset needs the column 'prompt', but has {', '.join(map(repr, columns))}: "
             "rename one with dataset.rename_column, or add it with dataset.map"

@@ -42,6 +42,7 @@ def test_supported_arguments_are_accepted():
     assert list_refusals() == list_refusals(None) == list_refusals(adapter=LORA) == []
     assert list_refusals(adapter={"r": 8}) == []  # TRL reports that this is no adapter
     assert list_refusals(grading_workers=2) == list_refusals(environment=list) == []
+    assert list_refusals(ROWS.rename_column("prompt", "environment"), environment=list) == []
     assert list_refusals(dynamic_sampling_rounds=2) == list_refusals(STREAM) == []
 
 
