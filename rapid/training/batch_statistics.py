@@ -9,8 +9,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from rapid.algorithms.groups import active_groups
-from rapid.training.batches import Batch, loss_mask
+from rapid.training.batches import Batch, find_groups_with_signal, select_rows
 
 
 class WeightedMeans:
@@ -77,18 +76,21 @@ def compute_mini_batch_metrics(
 
     `length` is the mean number of sampled tokens of a completion, and `graded` the share of
     completions in graded groups. The other metrics are over graded groups, and missing if there are
-    none: `accuracy`, and `signal`, the share of groups with different values in `signal_column`.
+    none: `accuracy`, the mean of those that are known, and `signal`, the share of groups that
+    `find_groups_with_signal` finds.
     """
     graded = mini_batch["graded"]
     metrics = {
-        "length": loss_mask(mini_batch).sum(1).float().mean(),
+        "length": mini_batch["length"].float().mean(),
         "graded": graded.float().mean(),
     }
     if graded.any():
-        accuracy = mini_batch["accuracy"][graded]
-        has_signal = active_groups("unequal", mini_batch[signal_column][graded], group_size)
-        metrics |= {
-            "accuracy": accuracy.mean(),
-            "signal": has_signal.to(accuracy.dtype).mean(),
-        }
+        columns = {name: mini_batch[name] for name in ("rewards", "accuracy")}
+        columns = select_rows(columns, graded)
+        accuracy = columns["accuracy"]
+        is_known = ~accuracy.isnan()
+        if is_known.any():
+            metrics["accuracy"] = accuracy[is_known].mean()
+        has_signal = find_groups_with_signal(columns, group_size, signal_column)
+        metrics["signal"] = has_signal.to(accuracy.dtype).mean()
     return dict(zip(metrics, torch.stack(list(metrics.values())).tolist(), strict=True))

@@ -59,6 +59,22 @@ def loss_mask(batch: Batch) -> Tensor:
     return mask * batch["tool_mask"] if "tool_mask" in batch else mask
 
 
+def pad_rows(rows: list[Tensor], batch: Batch) -> Tensor:
+    """Return rows, (T,) each, as a column (N, T) as wide as completions, padded with 0 or cut."""
+    column = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
+    missing = batch["completion_ids"].size(1) - column.size(1)
+    return torch.nn.functional.pad(column, (0, missing))  # a negative number cuts
+
+
+def add_rewards(rewards: Tensor, weights: Tensor) -> Tensor:
+    """Return weighted sums over reward functions. (N, functions), (functions,) -> (N,)
+
+    Missing rewards (NaN) are left out. If all rewards of a completion are missing, so is its sum.
+    """
+    sums = (rewards * weights.to(rewards.device)).nansum(1)
+    return sums.masked_fill(rewards.isnan().all(1), torch.nan)
+
+
 def select_rows(batch: Batch, index: slice | Tensor) -> Batch:
     """Return the rows of a batch at an index."""
     return {name: value[index] for name, value in batch.items()}
@@ -83,12 +99,27 @@ def mark_graded(batch: Batch, group_size: int) -> Batch:
     """Add `graded`, (N,) bool: False for all rows of a group in which a reward is NaN (missing).
 
     Rewards and accuracies (rewards by the first reward function) of such a group are set to 0, and
-    must not be used.
+    must not be used. In other groups too an accuracy may be NaN, if other functions gave a reward.
     """
     is_graded = ~batch["rewards"].view(-1, group_size).isnan().any(1)
     graded = is_graded.repeat_interleave(group_size)
     columns = {name: batch[name].masked_fill(~graded, 0) for name in ("rewards", "accuracy")}
     return batch | columns | {"graded": graded}
+
+
+def find_groups_with_signal(batch: Batch, group_size: int, signal_column: str) -> Tensor:
+    """Return for each group whether its values in a column differ. (K,) bool
+
+    A group for which the first reward function returned None, as for a prompt of another task, has
+    no accuracies. Its rewards are then compared in place of them.
+
+    Args:
+        signal_column: "rewards" or "accuracy".
+    """
+    values = batch[signal_column]
+    is_missing = values.view(-1, group_size).isnan().any(1).repeat_interleave(group_size)
+    values = torch.where(is_missing, batch["rewards"], values)
+    return active_groups("unequal", values, group_size)
 
 
 def group_widths(batch: Batch, group_size: int) -> list[tuple[int, int]]:
@@ -147,7 +178,7 @@ def replace_groups(
         signal_column: the column whose values differ in a group with signal: "rewards" or
             "accuracy".
     """
-    has_signal = active_groups("unequal", new_batch[signal_column], group_size)
+    has_signal = find_groups_with_signal(new_batch, group_size, signal_column)
     replacements = has_signal.nonzero().flatten()[: len(groups)]
     old_rows = get_group_rows(groups[: len(replacements)], group_size)
     new_rows = get_group_rows(replacements, group_size)

@@ -123,7 +123,7 @@ class RapidConfig(GRPOConfig):
         "Which values have to differ within a group, so that it is kept and counts as signal "
         'in the metrics: "rewards", the weighted sum of all reward functions, or '
         '"accuracy", the first reward function alone (so that DAPO\'s penalty on length '
-        "is not a signal).",
+        "is not a signal). A group that the first function does not grade is judged by rewards.",
     )
     sampling_batch_size: int | None = define_parameter(
         NaiveGrpoSection,
@@ -265,7 +265,8 @@ class RapidConfig(GRPOConfig):
             self._set_precision()
         # TRL's default is bf16 everywhere. Here it is bf16 only on GPUs that support it.
         if self.bf16 is None and not self.fp16:
-            self.bf16 = torch.cuda.is_available() and torch.cuda.is_bf16_supported()
+            uses_gpu = torch.cuda.is_available() and not self.use_cpu
+            self.bf16 = uses_gpu and torch.cuda.is_bf16_supported()
         set_trl_sizes(self, processes, super().__post_init__)
 
     @classmethod
@@ -274,7 +275,8 @@ class RapidConfig(GRPOConfig):
 
         Settings of a GRPOConfig that differ from TRL's defaults are kept, and n_step and H follow
         from its batch sizes as in GRPOTrainer, also if these are TRL's defaults (H is then 1). All
-        other fields have the defaults of this class.
+        other fields have the defaults of this class. Attributes that GRPOConfig does not have, as
+        a subclass may, are kept.
 
         Raises:
             TypeError: `config` is of another type.
@@ -293,7 +295,11 @@ class RapidConfig(GRPOConfig):
         }
         del changed["generation_batch_size"]  # GRPOConfig computed it from steps_per_generation
         # Passed even if it is TRL's default, so that n_step and H follow from TRL's batch sizes.
-        return cls(**changed | {"per_device_train_batch_size": config.per_device_train_batch_size})
+        sizes = {"per_device_train_batch_size": config.per_device_train_batch_size}
+        converted = cls(**changed | sizes)
+        for name, value in vars(config).items():  # a callback may read what a subclass has added
+            vars(converted).setdefault(name, value)
+        return converted
 
     @property
     def algorithm(self) -> Algorithm:

@@ -195,6 +195,11 @@ def _find_settings_of_other_objectives(config) -> Iterator[str]:
             f"scale_rewards={config.scale_rewards!r}: objective='{config.objective}' "
             f"always uses {scaling!r}; leave it unset, or set objective='trl'"
         )
+    if config.parameters and not config.algorithm.parameters:
+        yield (
+            f"parameters={config.parameters!r}: objective='{config.objective}' has no such "
+            "parameters; remove them, or set another objective"
+        )
     allowed = {*config.algorithm.parameters_by_config_field}
     # Every objective may use these two, although DAPO declares them as its parameters.
     allowed |= {"dynamic_sampling_rounds", "mask_truncated_completions"}

@@ -257,11 +257,11 @@ class GradientTrainer(SamplingTrainer):
 
         Log mu and, for a KL term, the reference's log-probabilities are added to each mini-batch
         once, for all its steps. With `reuse_logp` the first step needs no log mu: mu is still pi,
-        and the forward pass for the gradient computes log pi.
+        and the forward pass for the gradient computes log pi. With `reuse` it must get no log mu: a
+        process has only that of groups that it runs in the last step, which may be other groups.
         """
-        # TRL adds log mu if it corrects vLLM's log-probabilities.
-        needs_log_mu = "behavior_logp" not in mini_batches[0]
-        uses_log_pi = needs_log_mu and self.args.reuse_logp  # as log mu, in the first step
+        needs_log_mu = "behavior_logp" not in mini_batches[0]  # TRL may add it, with vLLM
+        uses_log_pi = needs_log_mu and (self.args.reuse_logp or self.args.reuse > 1)
         for step, mini_batch in enumerate(mini_batches):
             # If a group has no gradient in the last step on its mini-batch, it has none in earlier
             # steps on it either.
@@ -270,8 +270,8 @@ class GradientTrainer(SamplingTrainer):
             if needs_log_mu and (last_step or not uses_log_pi):
                 functions["behavior_logp"] = self._compute_behavior_logp
             if functions:
-                fill_columns = partial(self._fill_columns, mini_batch, last_step, functions)
-                self._run_with_halving(fill_columns)
+                fill = partial(self._fill_columns, mini_batch, last_step, functions)
+                self._run_with_halving(fill)
         first, *rest = mini_batches * self.args.reuse
         if uses_log_pi:
             first = {name: column for name, column in first.items() if name != "behavior_logp"}

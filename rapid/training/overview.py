@@ -78,6 +78,7 @@ class Overview(TrainerCallback):
 
     def __init__(self, trainer: Any):
         self._trainer, self._progress = trainer, SteadyProgress()
+        self._passed_optimizers = trainer.optimizer, trainer.lr_scheduler  # None if not passed
         self._batches: list[BatchTime] = []
         # The state when the present inference batch began: time of time.perf_counter, number of
         # forward and backward passes so far, and seconds by phase so far.
@@ -100,7 +101,8 @@ class Overview(TrainerCallback):
         if state.is_world_process_zero:
             first, last = state.global_step + 1, state.max_steps
             steps_per_epoch = len(train_dataloader) if has_length(train_dataloader) else None
-            rows = describe_run(self._trainer, last - first + 1, steps_per_epoch)
+            steps = last - first + 1
+            rows = describe_run(self._trainer, steps, steps_per_epoch, self._passed_optimizers)
             lines = [f"RapidTrainer: optimizer steps {first:,} to {last:,}", *align_columns(rows)]
             self._print("\n  ".join(lines))
         self._begin_batch()
@@ -152,16 +154,19 @@ class Overview(TrainerCallback):
 # What will be trained -----------------------------------------------------------------------------
 
 
-def describe_run(trainer: Any, steps: int, steps_per_epoch: int | None) -> list[tuple[str, str]]:
+def describe_run(
+    trainer: Any, steps: int, steps_per_epoch: int | None, optimizers: tuple
+) -> list[tuple[str, str]]:
     """Return what a trainer is about to do, as pairs of a label and a text.
 
-    `steps_per_epoch` is None if the length of the dataset is not known.
+    `steps_per_epoch` is None if the length of the dataset is not known, and so are the optimizer
+    and the scheduler in `optimizers` if they were not passed to the trainer.
     """
     args = trainer.args
     rows = [
         ("model", describe_model(trainer)),
         ("objective", describe_objective(args)),
-        ("optimizer", describe_optimizer(args)),
+        ("optimizer", describe_optimizer(args, *optimizers)),
         ("batch", describe_inference_batch(trainer)),
         ("steps", describe_steps(args)),
         ("passes", describe_passes(trainer)),
@@ -213,9 +218,17 @@ def describe_objective(args: Any) -> str:
     return ", ".join([objective, *values])
 
 
-def describe_optimizer(args: Any) -> str:
-    optimizer, schedule = (getattr(v, "value", v) for v in (args.optim, args.lr_scheduler_type))
-    return f"{optimizer}, learning rate {args.learning_rate:g} ({schedule})"
+def describe_optimizer(args: Any, optimizer: Any = None, scheduler: Any = None) -> str:
+    """Describe the optimizer and the schedule that were passed to the trainer, or else args'."""
+    name, schedule = (getattr(v, "value", v) for v in (args.optim, args.lr_scheduler_type))
+    rates = [args.learning_rate]
+    if optimizer is not None:
+        name = type(optimizer).__name__
+        groups = optimizer.param_groups
+        rates = sorted({group.get("initial_lr", group["lr"]) for group in groups})
+    if scheduler is not None:
+        schedule = type(scheduler).__name__
+    return f"{name}, learning rate {', '.join(f'{rate:g}' for rate in rates)} ({schedule})"
 
 
 def describe_inference_batch(trainer: Any) -> str:

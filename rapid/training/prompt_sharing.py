@@ -40,6 +40,7 @@ class PromptSharing:
             and not args.full_determinism
         )
         self._device = accelerator.device
+        self._prints_choice = not args.disable_tqdm
 
     @property
     def is_wanted(self) -> bool:
@@ -56,6 +57,8 @@ class PromptSharing:
     def measure(self, run_pass: Callable[[], None]) -> None:
         """Time passes with and without sharing, and keep what is faster.
 
+        The choice is printed, but not with `disable_tqdm=True`.
+
         Args:
             run_pass: makes a forward and a backward pass, with shared prompts if `is_wanted`. If
                 memory runs out, this counts as infinitely slow.
@@ -71,6 +74,8 @@ class PromptSharing:
         self.is_faster = shared <= separate
         release_memory()
         reset_peak(self._device)  # so that the reported peak does not include these passes
+        if not self._prints_choice:
+            return
         choice = "shared" if self.is_faster else "not shared"
         print(
             f"share_prefill: in training, prompts are {choice} (measured on a micro-batch: "

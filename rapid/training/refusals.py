@@ -97,7 +97,8 @@ def _find_dataset_errors(arguments: dict) -> Iterator[str]:
             )
             continue
         columns = getattr(dataset, "column_names", None) or ()  # unknown for some streams
-        if columns and "prompt" not in columns:
+        # Environments may write the prompts.
+        if columns and "prompt" not in columns and not arguments.get("environment_factory"):
             yield (
                 f"{name} needs the column 'prompt', but has {', '.join(map(repr, columns))}: "
                 "rename one with dataset.rename_column, or add it with dataset.map"

@@ -142,15 +142,24 @@ def compute_mismatch_bound(trainer) -> float:
     if trainer.args.max_sampler_mismatch is not None:
         return trainer.args.max_sampler_mismatch
     is_float32 = computes_in_float32(trainer) and not getattr(trainer.model, "is_quantized", False)
-    is_float32 = is_float32 and torch.get_float32_matmul_precision() == "highest"  # else TF32
     return (EXACT_BOUND if is_float32 else ROUNDED_BOUND) * max(1.0, 1 / trainer.temperature)
 
 
 def computes_in_float32(trainer) -> bool:
-    """Return whether the policy and the sampler compute in float32 or float64."""
+    """Return whether the policy and the sampler compute in float32 or float64, and not in TF32."""
     engines = [get_engine_dtype(trainer.vllm_generation)] if trainer.use_vllm else []
     are_exact = {trainer.model.dtype, *engines} <= {torch.float32, torch.float64}
-    return are_exact and not (trainer.args.bf16 or trainer.args.fp16)
+    return are_exact and not (trainer.args.bf16 or trainer.args.fp16 or multiplies_rounded())
+
+
+def multiplies_rounded() -> bool:
+    """Return whether torch may round float32 matrices, to TF32 or bfloat16, to multiply them.
+
+    `torch.get_float32_matmul_precision` raises an error if this was set by `fp32_precision`, as
+    transformers does.
+    """
+    backends = torch.backends.cuda, torch.backends.mkldnn
+    return any(backend.matmul.fp32_precision not in ("none", "ieee") for backend in backends)
 
 
 def describe_installed_versions() -> str:

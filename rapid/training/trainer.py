@@ -37,7 +37,6 @@ from typing_extensions import override
 
 from rapid.algorithms import RAPID
 from rapid.algorithms.base import LossInputs
-from rapid.algorithms.groups import active_groups
 from rapid.algorithms.means import token_mean
 from rapid.training import batches
 from rapid.training.batch_statistics import compute_mini_batch_metrics, to_trl_metrics
@@ -291,7 +290,7 @@ class RapidTrainer(GradientTrainer):
         group_size, processes = self.num_generations, self.accelerator.num_processes
         signal_column, pad_id = self.args.dynamic_sampling_by, self._tokenizer.pad_token_id
         for _ in range(1, self.args.dynamic_sampling_rounds):
-            has_signal = active_groups("unequal", batch[signal_column], group_size)
+            has_signal = batches.find_groups_with_signal(batch, group_size, signal_column)
             without_signal = (~has_signal).nonzero().flatten()
             if not len(without_signal):
                 break

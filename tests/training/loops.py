@@ -74,7 +74,16 @@ def partial_reward(prompts, completions, **_):
 # model. A token's is a sum over the hidden size and the vocabulary, and each term is rounded.
 ROUNDING = 8 * (64 + 258) * 2.0**-24
 
-REWARDS = {"text_sum_reward": text_sum_reward, "partial_reward": partial_reward}
+
+def solved_reward(prompts, completions, **_):
+    """Reward all completions of every fourth prompt, and about half of the others."""
+    return [
+        float(int(prompt.split()[-1]) % 4 == 0 or sum(map(ord, text)) % 2)
+        for prompt, text in zip(prompts, completions, strict=True)
+    ]
+
+
+REWARDS = {f.__name__: f for f in (text_sum_reward, partial_reward, solved_reward)}
 
 
 class ScriptedSampling:

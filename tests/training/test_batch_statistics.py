@@ -49,7 +49,7 @@ def test_metrics_get_trl_names():
 
 def test_rewards_average_over_graded_groups_and_lengths_over_all():
     mini_batch = {
-        "completion_mask": torch.tensor([[1, 1, 1], [1, 0, 0], [1, 1, 0], [1, 1, 0]] * 2),
+        "length": torch.tensor([3, 1, 2, 2] * 2),
         "accuracy": torch.tensor([1.0, 0, 1, 1, 0, 0, 0, 0]),
         "rewards": torch.tensor([1.0, 1, 1, 0, 0, 2, 0, 0]),
         "graded": torch.tensor([True] * 6 + [False] * 2),
@@ -61,5 +61,10 @@ def test_rewards_average_over_graded_groups_and_lengths_over_all():
     assert metrics["signal"] == pytest.approx(1 / 3)
     by_sums = compute_mini_batch_metrics(mini_batch, 2, "rewards")
     assert by_sums == metrics | {"signal": pytest.approx(2 / 3)}
+    mini_batch["accuracy"][:2] = torch.nan  # only the second reward function graded this group
+    by_known = compute_mini_batch_metrics(mini_batch, 2, "rewards")
+    assert by_known == by_sums | {"accuracy": 0.5}
+    mini_batch["accuracy"][:] = torch.nan
+    assert "accuracy" not in compute_mini_batch_metrics(mini_batch, 2, "rewards")
     mini_batch["graded"] = torch.zeros(8, dtype=torch.bool)
     assert compute_mini_batch_metrics(mini_batch, 2, "rewards") == {"length": 2.0, "graded": 0.0}

@@ -4,6 +4,7 @@ import torch
 
 from rapid.training.batches import (
     RecentRows,
+    find_groups_with_signal,
     group_widths,
     replace_groups,
     select_groups,
@@ -77,12 +78,23 @@ def test_groups_with_signal_replace_groups_without():
     new = {"prompt_ids": torch.full((4, 3), 7), "completion_ids": torch.full((4, 1), 8)}
     old |= {"prompt_mask": torch.ones(4, 2), "accuracy": torch.zeros(4)}
     new |= {"prompt_mask": torch.ones(4, 3), "accuracy": torch.tensor([1, 1, 0.5, 1])}
+    old["rewards"], new["rewards"] = old["accuracy"], new["accuracy"]
     groups = torch.tensor([1, 0])  # only one is replaced, as only one new group has signal
     merged = replace_groups(old, groups, new, group_size=2, pad_id=9, signal_column="accuracy")
     assert merged["prompt_ids"].tolist() == [[9, 5, 5]] * 2 + [[7, 7, 7]] * 2
     assert merged["prompt_mask"].tolist() == [[0, 1, 1]] * 2 + [[1, 1, 1]] * 2
     assert merged["completion_ids"].tolist() == [[6, 6]] * 2 + [[8, 9]] * 2
     assert merged["accuracy"].tolist() == [0, 0, 0.5, 1]
+
+
+def test_groups_without_accuracy_have_signal_if_rewards_differ():
+    nan = torch.nan
+    batch = {
+        "rewards": torch.tensor([1.0, 0, 1, 1, 1, 0, 1, 1]),
+        "accuracy": torch.tensor([nan, nan, nan, 0, 0, 0, 0, 1]),
+    }
+    has_signal = find_groups_with_signal(batch, 2, "accuracy")
+    assert has_signal.tolist() == [True, False, False, True]
 
 
 def test_mini_batches_keep_order_and_row_numbers():

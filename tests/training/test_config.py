@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from inspect import signature
 
 import pytest
+import torch
 from transformers import HfArgumentParser, TrainingArguments
 from trl import GRPOConfig, TrlParser
 
@@ -164,6 +165,15 @@ def test_grpo_config_is_converted():
     default_config = RapidConfig.of(GRPOConfig(**COMMON))
     assert (default_config.n_step, default_config.H) == (8, 1)
     assert RapidConfig.of(None).output_dir == "rapid-output"
+
+    @dataclass
+    class Extended(GRPOConfig):
+        system_prompt: str = ""
+
+    extended = Extended(**COMMON, system_prompt="Answer briefly")
+    extended.note = "first try"
+    converted = RapidConfig.of(extended)
+    assert (converted.system_prompt, converted.note) == ("Answer briefly", "first try")
     with pytest.raises(TypeError, match="args is a TrainingArguments: pass a RapidConfig"):
         RapidConfig.of(TrainingArguments("unused", use_cpu=True, report_to=[]))
 
@@ -271,7 +281,16 @@ def test_defaults_enable_savings_but_not_trust_or_resampling():
 def test_bfloat16_is_default_only_on_gpus_with_support(monkeypatch, gpu, supported, setting, bf16):
     monkeypatch.setattr("torch.cuda.is_available", lambda: bool(gpu))
     monkeypatch.setattr("torch.cuda.is_bf16_supported", lambda: bool(supported))
-    assert RapidConfig("unused", use_cpu=True, report_to=[], bf16=setting).bf16 is bf16
+    get_device = RapidConfig.device.fget
+
+    def set_up_cpu(config):  # there may be no GPU
+        config.use_cpu = True
+        device = get_device(config)
+        config.use_cpu = False
+        return device
+
+    monkeypatch.setattr(RapidConfig, "device", property(set_up_cpu))
+    assert RapidConfig("unused", report_to=[], bf16=setting).bf16 is bf16
 
 
 def test_parameters_by_name_set_their_fields():
@@ -330,3 +349,17 @@ def test_command_line_parses_micro_batch_sizes(tmp_path):
     assert parse_sizes("--micro_batch_size", "4", "--token_budget", "4096") == (4, 4096)
     assert parse_sizes("--micro_batch_size", "auto") == (8, "auto")
     assert parse_sizes("--token_budget", "auto") == (8, "auto")
+
+
+@pytest.mark.parametrize("objective", ["pg", "trl"])
+def test_unknown_parameters_of_objectives_without_parameters_are_refused(objective):
+    message = f"parameters={{'tua': 0.1}}: objective='{objective}' has no such parameters"
+    with pytest.raises(ValueError, match=message):
+        RapidConfig(**VALID | {"objective": objective}, parameters={"tua": 0.1})
+
+
+def test_cpu_on_a_machine_with_a_gpu_trains_in_float32(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda *_: True)
+    config = RapidConfig("unused", use_cpu=True, report_to=[])
+    assert config.bf16 is False

@@ -7,6 +7,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from trl import GRPOConfig, GRPOTrainer
 
 from rapid import RapidConfig, RapidTrainer
+from rapid.training.overview import describe_optimizer
 from tests.training.loops import (
     COMMON,
     RecordingTrainer,
@@ -255,3 +256,13 @@ def test_masked_completions_do_not_lower_the_entropy(train, toy_model):
     for trainer in rapid_trainers:
         assert logged_values(trainer, "completions/clipped_ratio") == [clipped]
         assert logged_values(trainer, "entropy") == [pytest.approx(expected[0], rel=1e-4)]
+
+
+def test_overview_describes_the_optimizer_that_was_passed(tmp_path):
+    args = RapidConfig(str(tmp_path), **COMMON | {"learning_rate": 0.1})
+    assert describe_optimizer(args) == "sgd, learning rate 0.1 (constant)"
+    optimizer = torch.optim.Adagrad([torch.zeros(1, requires_grad=True)], lr=0.5)
+    schedule = torch.optim.lr_scheduler.LinearLR(optimizer)
+    assert describe_optimizer(args, optimizer) == "Adagrad, learning rate 0.5 (constant)"
+    described = describe_optimizer(args, optimizer, schedule)
+    assert described == "Adagrad, learning rate 0.5 (LinearLR)"

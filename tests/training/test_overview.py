@@ -359,8 +359,9 @@ def test_it_can_be_silenced(toy_model, tmp_path, capsys, restored_verbosity, set
 def test_only_the_first_process_prints(messages):
     args = SimpleNamespace(disable_tqdm=False)
     trainer = SimpleNamespace(
-        clock=SimpleNamespace(seconds={}), passes=0, has_pending_steps=lambda: False
-    )
+        clock=SimpleNamespace(seconds={}), passes=0, has_pending_steps=lambda: False,
+        optimizer=None, lr_scheduler=None,
+    )  # fmt: skip
     state = SimpleNamespace(is_world_process_zero=False, global_step=1, max_steps=2)
     callback = Overview(trainer)
     callback.on_train_begin(args, state, None)

@@ -94,6 +94,9 @@ SMALL |= {
     "odd-grpo": {"objective": "grpo", "beta": 0.1, **ODD_GROUPS},
     "odd-trl": {"objective": "trl", "beta": 0.1, **ODD_GROUPS, "n_step": 3},
 }
+# In the first step only groups with unequal rewards are run, in the second all rewarded groups.
+REUSED = {"n_step": 32, "H": 1, "reuse": 2, "reuse_logp": False, "reward": "solved_reward"}
+SMALL["reused-rapid"] = {"objective": "rapid", **REUSED}
 # Sampled, not scripted. H = 3 makes processes sample parts of groups.
 SAMPLED = {
     "sampled": SHARDED["sharded-rapid"] | {"H": 3, "scripted": False, "skip_zero_groups": False}

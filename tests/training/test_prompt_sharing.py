@@ -18,9 +18,15 @@ def measured_on_cpu(monkeypatch):
     monkeypatch.setattr(prompt_sharing, "MEASURED_DEVICES", {"cpu"})
 
 
-def build_sharing(share_prefill=None, kind=DistributedType.NO, full_determinism=False):
+def build_sharing(
+    share_prefill=None, kind=DistributedType.NO, full_determinism=False, disable_tqdm=False
+):
     return PromptSharing(
-        SimpleNamespace(share_prefill=share_prefill, full_determinism=full_determinism),
+        SimpleNamespace(
+            share_prefill=share_prefill,
+            full_determinism=full_determinism,
+            disable_tqdm=disable_tqdm,
+        ),
         SimpleNamespace(device=torch.device("cpu"), distributed_type=kind),
     )
 
@@ -57,6 +63,12 @@ def test_fastest_pass_after_the_first_decides(
     choice = "shared" if expected else "not shared"
     message = f"in training, prompts are {choice} (measured on a micro-batch: {times}"
     assert message in capsys.readouterr().out
+
+
+def test_choice_is_not_printed_without_progress_bar(measured_on_cpu, capsys):
+    sharing = build_sharing(disable_tqdm=True)
+    sharing.measure(lambda: None)
+    assert sharing.is_faster is not None and not capsys.readouterr().out
 
 
 def test_other_errors_of_a_trial_pass_are_raised(measured_on_cpu):

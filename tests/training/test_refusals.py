@@ -55,6 +55,7 @@ def test_supported_arguments_are_accepted():
     assert list_refusals(use_vllm=True, model="name") == []
     assert list_refusals(use_vllm=True, model=SimpleNamespace(name_or_path="name")) == []
     assert list_refusals(use_vllm=True, vllm_mode="server", model=SimpleNamespace()) == []
+    assert list_refusals(ROWS.rename_column("prompt", "environment"), environment=list) == []
     assert list_refusals(dynamic_sampling_rounds=2) == list_refusals(STREAM) == []
 
 

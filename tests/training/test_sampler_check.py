@@ -152,3 +152,30 @@ def test_bound_depends_on_precision(dtype, settings, bound):
         use_vllm=False,
     )
     assert compute_mismatch_bound(trainer) == bound
+
+
+@pytest.mark.parametrize("backend", [torch.backends.cuda, torch.backends.mkldnn], ids=repr)
+def test_tf32_is_not_float32(toy_model, tmp_path, backend):
+    trainer = build_rapid_trainer(toy_model, tmp_path, "rapid", dtype=torch.float32)
+    trainer.args.trust_sampler, trainer._sampler_check.is_exact = None, False
+    assert trainer.uses_sampler_logps() and compute_mismatch_bound(trainer) == EXACT_BOUND
+    precision = backend.matmul.fp32_precision
+    try:
+        backend.matmul.fp32_precision = "tf32"
+        assert not trainer.uses_sampler_logps()
+        assert compute_mismatch_bound(trainer) == ROUNDED_BOUND
+    finally:
+        backend.matmul.fp32_precision = precision
+
+
+@pytest.mark.parametrize("bound", [0.0, 1e9])
+def test_later_rounds_sample_without_logps_if_they_are_not_exact(
+    toy_model, tmp_path, monkeypatch, bound
+):
+    """The first round of dynamic sampling, which is checked, recorded them."""
+    monkeypatch.setattr(sampler_check, "WEIGHT_ERROR_BOUND", bound)
+    settings = {"H": 2, "bf16": True, "dynamic_sampling_rounds": 3, "max_steps": 2}
+    trainer = train_rapid(toy_model, tmp_path, "rapid", dtype=torch.float32, **settings)
+    assert trainer._sampler_check.is_exact is bool(bound)
+    assert trainer.completions_sampled > 32  # several rounds
+    assert ("sampler_logp" in trainer.last_pass[1]) is bool(bound)

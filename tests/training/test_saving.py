@@ -11,7 +11,12 @@ from transformers import TrainerCallback
 from trl import GRPOTrainer
 
 from rapid import RapidConfig
-from rapid.training.trl.saving_trainer import DIGESTS, preserve_random_states
+from rapid.training.trl.saving_trainer import (
+    DIGESTS,
+    describe_damage,
+    find_newest_checkpoint,
+    preserve_random_states,
+)
 from tests.training.conformance.test_resume import build_trainer
 from tests.training.loops import build_rapid_trainer
 
@@ -77,6 +82,20 @@ def test_run_that_pushes_checkpoints_is_resumed(toy_model, tmp_path, monkeypatch
         trainer.train(resume)
     assert not list(tmp_path.rglob(DIGESTS))
     assert trainer.completions_sampled == 3 * 4
+
+
+def test_file_that_a_callback_adds_is_no_damage(toy_model, tmp_path):
+    class AddFile(TrainerCallback):
+        def on_save(self, args, state, control, **_):
+            (tmp_path / f"checkpoint-{state.global_step}" / "merged.bin").write_text("merged")
+
+    trainer = build_trainer(toy_model, tmp_path, H=1, max_steps=2)
+    trainer.add_callback(AddFile())
+    trainer.train()
+    checkpoint = find_newest_checkpoint(tmp_path)
+    assert checkpoint == tmp_path / "checkpoint-2"
+    (checkpoint / "trainer_state.json").unlink()
+    assert describe_damage(checkpoint) == "trainer_state.json"
 
 
 @pytest.mark.parametrize("event", ["save", "eval"])

@@ -145,6 +145,15 @@ def test_accuracy_is_named_after_first_of_several_rewards(toy_model, tmp_path):
     assert logged_values(single, "rapid/accuracy") == [0.5]
 
 
+def test_accuracy_leaves_out_completions_that_first_function_did_not_grade(toy_model, tmp_path):
+    def grade_even_prompts(prompts, **_):
+        return [1.0 if prompt[-1] in "02468" else None for prompt in prompts]
+
+    trainer = train_on_rewards(toy_model, tmp_path, [grade_even_prompts, ConstantReward(0.5)])
+    assert logged_values(trainer, "rapid/accuracy/grade_even_prompts") == [1.0]
+    assert logged_values(trainer, "rapid/graded") == [1.0]
+
+
 @pytest.mark.parametrize("name", ["rapid/accuracy", "rapid/accuracy/accuracy"])
 def test_step_record_reads_accuracy_by_either_name(name):
     recorder = StepRecorder()

@@ -276,3 +276,29 @@ def test_interrupted_batch_does_not_change_later_rewards(toy_model, tmp_path):
     trainer.train()
     expected = parity_reward([*trainer._logs["completion"]])
     assert [*trainer._logs["rewards"]["parity_reward"]] == expected
+
+
+@pytest.mark.parametrize("kind", ["numpy", "torch"])
+def test_reward_function_changes_only_its_own_rows(toy_model, tmp_path, kind):
+    """Arrays of a row are not shared with other completions of the prompt or with later epochs."""
+    seen = []
+
+    def change_scores(completions, scores, **_):
+        seen.extend(row.tolist() for row in scores)
+        for row in scores:
+            row += 1
+        return parity_reward(completions)
+
+    rows = [{"prompt": f"prompt {i}", "scores": [0.0, 0.0]} for i in range(4)]
+    trainer = build_trainer(toy_model, tmp_path, change_scores, num_train_epochs=2)
+    trainer.train_dataset = Dataset.from_list(rows).with_format(kind)
+    trainer.train()
+    assert seen == [[0.0, 0.0]] * 32
+
+
+def test_length_counts_truncated_completions_that_are_masked(toy_model, tmp_path):
+    settings = {"objective": "dapo", "mask_truncated_completions": True, "max_steps": 1}
+    trainer = train_trainer(toy_model, tmp_path, **settings | {"H": 1})
+    assert logged_values(trainer, "completions/clipped_ratio")[0] > 0
+    lengths = [logged_values(trainer, name) for name in ("rapid/length", "completions/mean_length")]
+    assert lengths[0] == lengths[1]

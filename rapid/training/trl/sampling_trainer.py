@@ -6,8 +6,8 @@ Trainer would do instead. Terms (inference batch, H, chunk, log mu): see `rapid.
 """
 
 import inspect
-import math
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from copy import deepcopy
 from functools import cached_property
 from typing import Any
 from unittest.mock import patch
@@ -17,8 +17,6 @@ from accelerate.utils import is_peft_model, send_to_device
 from accelerate.utils.memory import clear_device_cache
 from datasets import Dataset, IterableDataset
 from torch import Tensor
-from torch.nn.functional import pad
-from torch.nn.utils.rnn import pad_sequence
 from transformers import GenerationConfig
 from trl import GRPOTrainer
 from trl.data_utils import is_conversational
@@ -212,10 +210,10 @@ class SamplingTrainer(
         Returns:
             `BATCH_COLUMNS`, or `LOSS_COLUMNS` for TRL's own loss; `rewards` (N,), weighted sums
             over reward functions, NaN if all of them returned None; `accuracy` (N,), the first
-            function's rewards, 0 if it returned None.
+            function's rewards, NaN if it returned None; `length` (N,), tokens that were sampled.
         """
-        # Copied, as TRL writes a rollout_func's columns into rows that a group's completions share.
-        inputs = [send_to_device(dict(row), self.accelerator.device) for row in inputs]
+        # A group's completions share rows. TRL writes into them, reward functions into arrays.
+        inputs = [send_to_device(deepcopy(row), self.accelerator.device) for row in inputs]
         self._examples, self._sampled_logp, self._sampler_check.logps = inputs, [], []
         if self._early_grading:
             self._early_grading.cancel()
@@ -238,17 +236,16 @@ class SamplingTrainer(
             rollout_logp = batch.pop("sampler_logp", None)
             batch |= {"behavior_logp": rollout_logp} if args.use_rollout_logps else {}
         if self._sampled_logp:  # may be wider than ids: TRL cuts completions at their end token
-            logp = pad_sequence(self._sampled_logp, batch_first=True)
-            width = batch["completion_ids"].size(1)
-            batch["sampler_logp"] = pad(logp, (0, width - logp.size(1)))  # a negative pad cuts
-        rewards = self._rewards_per_func  # (N, reward functions), rows of all processes
-        weighted = (rewards * self.reward_weights.to(rewards.device)).nansum(1)
-        weighted = weighted.masked_fill(rewards.isnan().all(1), math.nan)
+            batch["sampler_logp"] = batches.pad_rows(self._sampled_logp, batch)
+        weighted = batches.add_rewards(self._rewards_per_func, self.reward_weights)
         first = self.accelerator.process_index * len(inputs)
         local = slice(first, first + len(inputs))  # rows of this process
-        batch["rewards"], batch["accuracy"] = weighted[local], rewards[local, 0].nan_to_num()
+        batch["rewards"], batch["accuracy"] = weighted[local], self._rewards_per_func[local, 0]
+        batch["length"] = torch.tensor(self._sampled_lengths, device=weighted.device)
         self.completions_sampled += len(inputs)
         self._sampler_check.run(self, batch)
+        if self._sampled_logp and not self.uses_sampler_logps():
+            del batch["sampler_logp"]  # the check has just forbidden it; later rounds have none
         if not self.args.uses_trl_loss:
             self._log_advantages(weighted, self.group_size)
         return batch
@@ -257,7 +254,10 @@ class SamplingTrainer(
     def _generate(self, prompts):
         """Count the time of TRL's sampling, from prompts to texts, as the phase "sampling"."""
         with self.clock.phase("sampling"):
-            return super()._generate(prompts)
+            sampled = super()._generate(prompts)
+        _, ids, tool_mask, *_ = sampled  # the mask is 1 for sampled tokens, and may be None
+        self._sampled_lengths = [*map(sum, tool_mask)] if tool_mask else [*map(len, ids)]
+        return sampled
 
     @override
     def _generate_single_turn(

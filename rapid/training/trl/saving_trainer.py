@@ -40,10 +40,13 @@ def digest_files(checkpoint: Path) -> dict[str, str]:
 
 
 def describe_damage(checkpoint: Path) -> str:
-    """Return the names of missing, changed or added files of a checkpoint; "" if it is intact."""
+    """Return the names of missing or changed files of a checkpoint; "" if it is intact.
+
+    Files that were added are no damage: callbacks may write into a checkpoint when it is saved.
+    """
     try:
         saved = json.loads((checkpoint / DIGESTS).read_text(encoding="utf-8"))
-        changed = saved.items() ^ digest_files(checkpoint).items()
+        changed = saved.items() - digest_files(checkpoint).items()
     except (OSError, ValueError, AttributeError):
         return f"{DIGESTS} is missing or cannot be read"
     return ", ".join(sorted({name for name, _ in changed}))
