@@ -5,19 +5,20 @@ Their runs are equal, so a comparison of them would be one of a run with itself.
 
 from collections.abc import Collection
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rapid.algorithms.variant_names import AlgorithmName, parse_variant_name
-
-if TYPE_CHECKING:
-    from rapid.config.params import Params
-    from rapid.config.params_schema import BenchmarkName
+from rapid.config.params_schema import BenchmarkName
 
 
 def find_equal_variants(
-    params: "Params", benchmarks: "Collection[BenchmarkName]", names: Collection[AlgorithmName]
+    params: Any, benchmarks: Collection[BenchmarkName], names: Collection[AlgorithmName]
 ) -> tuple[AlgorithmName, AlgorithmName] | None:
-    """Return the first two names whose runs are equal on each benchmark; None if none are."""
+    """Return the first two names whose runs are equal on each benchmark; None if none are.
+
+    Args:
+        params: a `Params`. Its module imports this one.
+    """
     settings = {
         name: [_list_settings(params, benchmark, name) for benchmark in benchmarks]
         for name in names
@@ -26,7 +27,7 @@ def find_equal_variants(
     return next((pair for pair in pairs if settings[pair[0]] == settings[pair[1]]), None)
 
 
-def _list_settings(params: "Params", benchmark: "BenchmarkName", name: AlgorithmName) -> Any:
+def _list_settings(params: Any, benchmark: BenchmarkName, name: AlgorithmName) -> Any:
     """Return an algorithm, H, and the values of all parameters that its variants may change."""
     variant, sizes = parse_variant_name(name), params.benchmarks[benchmark]
     loss = variant.algorithm.get_loss_parameters(params)

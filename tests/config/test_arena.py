@@ -101,7 +101,10 @@ def test_variant_is_parsed_as_it_was_formatted(rate):
             {"claims": [{"ours": "pg", "theirs": "pg", "by": "seconds", "expect": "same"}]},
             "expect: 'same' is invalid: must be 'better' if `by` is seconds",
         ),
-        ({"problems": 1}, "problems: 1 is invalid: must be at least 2, the number of prompts"),
+        (
+            {"problems": 1},
+            "is invalid: its number of problems must be at least 2, the number of prompts",
+        ),
     ],
 )
 def test_invalid_fields_are_refused(values, change, message):
