@@ -16,7 +16,8 @@ def find_equal_variants(
 ) -> tuple[AlgorithmName, AlgorithmName] | None:
     """Return the first two names whose runs are equal on each benchmark; None if none are.
 
-    `params` is the `Params`, whose module imports this one.
+    Args:
+        params: a `Params`. Its module imports this one.
     """
     settings = {
         name: [_list_settings(params, benchmark, name) for benchmark in benchmarks]

@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -107,8 +108,9 @@ def locate_key(key: str, values: dict, sources: tuple[Path | str, ...]) -> str:
     this returns "--config". If no file sets the key, this returns the line of its nearest parent;
     "params" if there is no parent.
     """
-    if sources and look_up(key, values) != look_up(key, read(*sources)):
-        return "--config"
+    with suppress(RecursionError):  # YAML aliases can make a value contain itself
+        if sources and look_up(key, values) != look_up(key, read(*sources)):
+            return "--config"
     files = [source for source in reversed(sources) if not is_json_text(source)]
     lines = [(file, dict(_walk_lines(_parse_file(file, yaml.compose)))) for file in files]
     while key:

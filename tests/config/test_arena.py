@@ -103,7 +103,7 @@ def test_variant_is_parsed_as_it_was_formatted(rate):
         ),
         (
             {"problems": 1},
-            "problems=1,.* is invalid: its number of problems must be at least 2, the number of",
+            "is invalid: its number of problems must be at least 2, the number of prompts",
         ),
     ],
 )
