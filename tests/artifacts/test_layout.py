@@ -8,7 +8,9 @@ from rapid.artifacts.layout import EXPERIMENTS, RESULT_FOLDERS, STAGES, parse_fo
 from rapid.cli import STAGE_COMMANDS
 from tests.conftest import ROOT
 
-RULE = re.compile(r"^rule (\w+):\n(.*?)(?=^\S|\Z)", re.MULTILINE | re.DOTALL)
+RULE = re.compile(
+    r"^(?:use rule \w+ as|rule) (\w+)(?: with)?:\n(.*?)(?=^\S|\Z)", re.MULTILINE | re.DOTALL
+)
 
 
 def read_rules() -> dict[str, str]:

@@ -93,7 +93,6 @@ class SamplingTrainer(
         self._time_limit = TimeLimit.from_config(args)
         # Grades completions while others are sampled.
         self._early_grading = StreamedRewards.from_trainer(self, self._time_limit)
-        self.reward_funcs = wrap_functions(self, self._time_limit)
         # Holds the phase "backpropagation" open from a step's gradient to the optimizer's step.
         self._optimizer_phase = ExitStack()
         self.add_callback(OptimizerStepCallback(self._optimizer_phase.close))
@@ -370,9 +369,10 @@ class SamplingTrainer(
                 rewards = self._early_grading.collect(inputs, completions, completion_ids_list)
                 rewards = self.accelerator.gather(rewards.to(self.accelerator.device))
             else:
-                rewards = super()._calculate_rewards(
-                    inputs, prompts, completions, completion_ids_list
-                )
+                with patch.object(self, "reward_funcs", wrap_functions(self, self._time_limit)):
+                    rewards = super()._calculate_rewards(
+                        inputs, prompts, completions, completion_ids_list
+                    )
         if self._time_limit:
             rewards = self._time_limit.mask_timed_out(self, rewards, len(prompts))
         first = self.accelerator.process_index * len(prompts)

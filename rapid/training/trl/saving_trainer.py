@@ -48,6 +48,8 @@ def describe_damage(checkpoint: Path) -> str:
         saved = json.loads((checkpoint / DIGESTS).read_text(encoding="utf-8"))
         changed = saved.items() - digest_files(checkpoint).items()
     except (OSError, ValueError, AttributeError):
+        saved = {}
+    if not saved:
         return f"{DIGESTS} is missing or cannot be read"
     return ", ".join(sorted({name for name, _ in changed}))
 
