@@ -89,7 +89,7 @@ class TrlLossTrainer(GRPOTrainer):
 
     @property
     def _trl_loss_unit(self) -> str:
-        """What TRL's loss is a mean over: "sequence" (completions) or "token"."""
+        """Return the unit over which TRL's loss is a mean: "sequence" (completions) or "token"."""
         return "token" if self.loss_type in TOKEN_MEAN_LOSS_TYPES else "sequence"
 
     @override
