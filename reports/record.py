@@ -116,8 +116,8 @@ def _list_selections(params: Params, seed: int) -> list[tuple[str, dict]]:
 def pack_block(plan: Plan, seed: int, path_prefix: str) -> None:
     """Write the archive of a seed, and those of the jobs on which all blocks depend.
 
-    Then delete the models of the packed runs, except the one that other runs start from.
     In a tuning the archive has the finished jobs of the seed, and in other experiments all of them.
+    The models of the packed runs are then deleted, except the one that other runs start from.
 
     Args:
         path_prefix: the beginning of the archives' paths, PATH/NAME.
@@ -135,7 +135,7 @@ def pack_block(plan: Plan, seed: int, path_prefix: str) -> None:
         elif names["seed"] == str(seed):
             block.append(job)
     if block and plan.params.arena and plan.params.arena.tuning:
-        block = [job for job in block if Path(job.manifest).is_file()]
+        block = [job for job in block if Path(job.manifest).is_file()] or block
     missing = [job.folder for job in [*starts, *block] if not Path(job.manifest).is_file()]
     if missing or not block:
         reason = f"{missing[0]} is not finished" if missing else "no run has this seed"

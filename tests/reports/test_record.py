@@ -207,6 +207,13 @@ def test_archive_of_a_tuning_grows_with_its_finished_runs(plan):
     assert len(runs) == 4
 
 
+def test_seed_of_a_tuning_without_a_finished_run_is_not_packed(plan, capsys):
+    add_tuning([1e-4, 2e-4])
+    run_jobs(build_plan(load_files("params.yaml", "real.yaml")), unfinished="seed102")
+    assert run_command("--pack", "102") == 1
+    assert "is not finished" in capsys.readouterr().err
+
+
 def test_studies_are_packed_in_an_experiment_without_an_arena(plan, capsys):
     overlay = yaml.safe_load(Path("real.yaml").read_text()) | {"arena": None, "training": {}}
     compared = {"clip": {"benchmark": "math", "algorithms": ["rapid-H4", "rapid-H4,clip=both"]}}
