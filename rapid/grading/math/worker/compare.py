@@ -16,11 +16,11 @@ from forms import find_unevaluated
 from formula import EVERY_LETTER, Formula, kind, operands, parse_formula, tokens, value
 from latex import Unreadable, clean_latex
 from question import (
+    clean_question,
     find_asked_base,
     find_asked_forms,
     find_asked_formulas,
     find_options,
-    keep_labels,
     parse_base,
     read_formulas,
 )
@@ -78,7 +78,7 @@ def compare(gold: str, answer: str, question: str) -> str:
 
 def is_right(gold: str, answer: str, question: str) -> bool:
     """Return whether an answer is right. Raise Unreadable if it cannot be parsed."""
-    question = keep_labels(question)
+    question = clean_question(question)
     is_list = "commas" in question  # as in "separated by commas": then 1,234 is two numbers
     gold, answer = clean_latex(gold, is_list), clean_latex(answer, is_list)
     if gold == answer:

@@ -27,6 +27,11 @@ DELIMITED_FORMULA = re.compile(
 # Code that draws a figure, and a label of the figure in the code.
 DRAWING = re.compile(r"\[asy\].*?\[/asy\]", re.DOTALL)
 FIGURE_LABEL = re.compile(r'label\(\s*(?:rotate\([^()]*\)\s*\*\s*)?"([^"]*)"')
+# The sign before an amount of money, as in "costs $5". It opens no formula: the next sign is
+# missing, stands before another number, or follows words and a space.
+MONEY_SIGN = re.compile(
+    r"(?<![\\$])\$(?=\.?\d(?:(?:\\.|[^\\$])*(?:\Z|\$\.?\d)|[^\\$]*\s[a-z]{3,}\b[^\\$]*(?<=[\s(])\$))"
+)
 # Where a formula is split if it cannot be parsed as a whole.
 PIECE_SEPARATOR = re.compile(
     r"\\\\|\\(?:begin|end)\{[a-z*]+\}|\"[^\"]*\"|[&=<>,;:]|\\(?:[gl]eq|approx)\b"
@@ -103,9 +108,10 @@ BASE_REQUEST = re.compile(
 BASES = {word: base for base, word in enumerate(BASE_WORDS.split(" "), 2)}
 
 
-def keep_labels(question: str) -> str:
-    """Return a question in which the code of a figure is replaced by the figure's labels."""
-    return DRAWING.sub(lambda code: " ".join(FIGURE_LABEL.findall(code[0])), question)
+def clean_question(question: str) -> str:
+    """Return a question with a figure's labels in place of its code, and with \\$5 for $5."""
+    question = DRAWING.sub(lambda code: " ".join(FIGURE_LABEL.findall(code[0])), question)
+    return MONEY_SIGN.sub(r"\\$", question)
 
 
 def find_asked_forms(question: str) -> set[str]:
