@@ -89,8 +89,14 @@ REWRITES = (
     # all x with a property ({x | x > 1}), degrees
     (r"\\{ *\\}", r"\\emptyset "),
     (r'(?i)^ *"?no"? *(?:"?real"? *)?"?solutions?"? *$', r"\\emptyset "),
-    (r'\\mathbb *(?:R|\{ *R *\})|(?:"all" *)?"real" *"numbers"', r"\\reals "),
-    (r"\\reals *\\setminus *\\\{((?:[^{},]|\{[^{},]*\})*)\\\}", r"x\\neq \1"),
+    (r'\\mathbb *(?:R|\{ *R *\})|(?:"all" *)?(?:"real" *"numbers"|"reals")', r"\\reals "),
+    (
+        r"(?:[a-zA-Z] *\\in *)?\\reals *(?:(?:\\setminus|-) *\\\{((?:[^{}]|\{[^{}]*\})*)\\\}"
+        r'|"except" *(?:"for" *)?([^=]+|[a-zA-Z] *=.*)$)',
+        lambda points: re.sub(
+            r'(^|,|"and") *(?:[a-zA-Z] *=)?', r"\1x\\neq ", points[1] or points[2]
+        ),
+    ),
     (
         r"\\\{ *([a-zA-Z])(?: *\\in *\\reals)? *(?:\\mid|:|\|)"
         r"(?=.*(?:[<>=]|\\(?:leq|geq|neq|in)(?![a-zA-Z])))"

@@ -174,12 +174,16 @@ AMBIGUOUS_NAMES = frozenset(
 )
 LENGTH_MEASURES = frozenset(["mm", "cm", "m", "km", "in", "ft", "yd", "mi"])
 TIME_MEASURES = frozenset(["s", "min", "h", "day", "week", "month", "yr"])
-# A question with a word of NON_ANGLE_WORDS does not ask for degrees. One with a word of RATE_WORDS
-# asks for a measure per time, and one that asks for a probability or ratio
-# (PURE_NUMBER_WORDS) for no unit.
+# A question with a word of NON_ANGLE_WORDS does not ask for degrees. One with a RATE_REQUEST asks
+# for a measure per time, and one that asks for a probability or ratio (PURE_NUMBER_WORDS) for no
+# unit.
 NON_ANGLE_WORDS = frozenset(["length", "distance", "area", "perimeter", "side", "radius", "volume"])
 ANGLE_WORDS = frozenset(["angle", "angles", "degree", "degrees", "measure"])
-RATE_WORDS = frozenset(["speed", "rate"])
+RATE_REQUEST = re.compile(
+    r"\bhow fast\b|\b(?:what|find|compute|determine|calculate)\b[^#]*\b(?:speed|rate)\b"
+)
+# A condition, of which a question asks nothing: "if the number of pens is 5, what do they cost?"
+CONDITION = re.compile(r"(?is)\bif\b.*?, *(?=(?:what|how|find|compute|determine|calculate)\b)")
 PURE_NUMBER_WORDS = re.compile(
     r"\bwhat fraction\b|\b(?:what|find|compute|determine|calculate|express|give)(?: is| are| was)?"
     r"(?: the| an?)?(?: [a-z]+)? (?:probability|chance|ratio|proportion)\b"
@@ -330,7 +334,7 @@ def is_unit_allowed(gold: Unit, answer: Unit, question: str) -> bool:
         return is_counted
     if is_counted:
         return True
-    request = find_request(question)
+    request = CONDITION.sub("", find_request(question))
     units_of_request = find_asked_units(request)
     if units_of_request.measures or units_of_request.counted:
         return answer in units_of_request.measures
@@ -356,7 +360,7 @@ def is_unit_allowed(gold: Unit, answer: Unit, question: str) -> bool:
         return False
     if not names <= find_mentioned_measures(question):
         return False
-    if not RATE_WORDS & {*request_words}:
+    if not RATE_REQUEST.search(" ".join(request_words)):
         return powers == [power]
     divisors = {name for name, power in answer if power < 0}
     return powers == [-1, 1] and divisors == names & TIME_MEASURES
