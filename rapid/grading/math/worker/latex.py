@@ -74,6 +74,7 @@ REWRITES = (
     (r"\\sqrt *\[([^\]]*)\]", r"\\root{\1}"),
     (r"\{([^{}]*)\\choose([^{}]*)\}", r"\\binom{\1}{\2}"),
     (r"\{([^{}]*)\\over(?![a-z])([^{}]*)\}", r"\\frac{\1}{\2}"),
+    (r'\\frac *\{ *("[a-z]+") *\} *\{ *("[a-z]+") *\}', r"\1/\2"),  # miles per hour
     (r"\\(sin|cos|tan) *\^ *\{ *-1 *\}", r"\\arc\1 "),
     (r"\\(begin|end) *\{(?:[bp]?(?:small)?matrix|array)\}(?:\{[clr| ]+\})?", r"\\\1{matrix}"),
     # (f \circ g)(x) is f(g(x))
@@ -88,7 +89,11 @@ REWRITES = (
     # The empty set, the real numbers, all real numbers but one (\reals \setminus \{2\}), sets of
     # all x with a property ({x | x > 1}), degrees
     (r"\\{ *\\}", r"\\emptyset "),
-    (r'(?i)^ *"?no"? *(?:"?real"? *)?"?solutions?"? *$', r"\\emptyset "),
+    (
+        r'(?i)^ *(?:"there" *"(?:is|are)" *)?"?no"? *(?:"?real"? *)?"?solutions?"?'
+        r' *(?:"exists?" *)?$|^ *(?:"the" *)?"empty" *"set" *$|^ *"none" *$',
+        r"\\emptyset ",
+    ),
     (r'\\mathbb *(?:R|\{ *R *\})|(?:"all" *)?(?:"real" *"numbers"|"reals")', r"\\reals "),
     (
         r"(?:[a-zA-Z] *\\in *)?\\reals *(?:(?:\\setminus|-) *\\\{((?:[^{}]|\{[^{}]*\})*)\\\}"
