@@ -41,6 +41,9 @@ OPTION_LETTER = re.compile(
     r"(?:\\[a-z]+ *\{ *)?(?<!\w)\(([A-F])\) *\}?|(?:^|\$ )([A-F])\. ", re.MULTILINE
 )
 OPTION_END = re.compile(r"\n|\\q?quad|\\\]")
+# Verbs that ask for a value, and verbs that say how to write it.
+FINDING_VERBS = "find|compute|determine|calculate|evaluate"
+WRITING_VERBS = "express|write|give|enter"
 # Words with which a question asks for a shape of the answer (`forms.shape`), for its simplest form,
 # for the formula that follows, for a rounded value, and for an order of several values.
 SHAPE_WORDS = re.compile(
@@ -49,26 +52,21 @@ SHAPE_WORDS = re.compile(
     r"|(?:decimal|scientific) notation|prime factorization|complet\w+ the square"
     r"|as a power of|(?<!be )\b(?:express|write)\b[^.?]* as (?:a|the) product of"
     r"|(?:vertex|intercept|standard|slope) form|single fraction"
-    r"|(?<!be )\b(?:express|write|give|enter|put|leave|find)\b[^.?]*"
+    rf"|(?<!be )\b(?:{WRITING_VERBS}|put|leave|find)\b[^.?]*"
     r"\bin (?:the )?(?:[\w-]+ ){0,4}form\b"
 )
 SIMPLEST_FORM_WORDS = re.compile(r"simpl|lowest terms|reduced|rationali[sz]e|common fraction")
 REQUEST_WORDS = re.compile(
-    r"(?i)\b(?:find|compute|what (?:is|are)|values? of|evaluate|calculate|determine|simplify"
-    r"|solve for)\b"
+    rf"(?i)\b(?:{FINDING_VERBS}|simplify|what (?:is|are)|values? of|solve for)\b"
 )
-# Words of a sentence that asks something, or says how to write it; those of one that asks.
-QUESTION_WORDS = re.compile(
-    r"(?i)\b(?:find|what|which|how|compute|determine|calculate|solve|give|enter|express|write)\b"
-)
-ASKING_WORDS = re.compile(
-    r"(?i)\b(?:find|what|how|compute|determine|calculate|evaluate|convert|simplify|solve)\b"
-)
+# Words of a sentence that asks, and those of one that asks or says how to write the answer.
+ASKING_WORDS = re.compile(rf"(?i)\b(?:what|how|{FINDING_VERBS}|convert|simplify|solve)\b")
+QUESTION_WORDS = re.compile(rf"{ASKING_WORDS.pattern}|\b(?:which|{WRITING_VERBS})\b")
 ROUNDING_WORDS = re.compile(
     r"(?i)\bto the nearest\b|\bnearest (?:integer|whole|ten|hundred|thousand|cent|percent|degree)"
     r"|\bround(?:ed)? (?:your|the answer|each|to|off|up|down)\b|\bdecimal places?\b"
     r"|\bsignificant (?:dig|fig)"
-    r"|\b(?:what|find|how|compute|calculate|determine|answer)\b[^.?!]*\bapproximat"
+    rf"|\b(?:what|how|{FINDING_VERBS}|answer)\b[^.?!]*\bapproximat"
 )
 ORDER_WORDS = re.compile(
     r"(?i)\bin (?:\w+ )?order\b|\b(?:least|greatest|smallest|largest)\b.*"
@@ -79,11 +77,11 @@ ORDER_WORDS = re.compile(
 # The different things that a question asks for, whose values have the order of the things: names,
 # as in "the values of $a$ and $b$", or nouns, as in "the mean and the median".
 NAMES_IN_REQUEST = re.compile(
-    r"(?i)\b(?:values of|find|solve for|determine|compute|what are|constants) "
+    rf"(?i)\b(?:values of|{FINDING_VERBS}|solve for|what are|constants) "
     r"((?:\$[a-z]\$,? |\$?[a-z], ?)+\$?and \$?[a-z]\$)"
 )
 NOUNS_IN_REQUEST = re.compile(
-    r"(?i)\b(?:find|determine|compute|give|enter|what (?:is|are)) the (?:[a-z]+ ){1,2}"
+    rf"(?i)\b(?:{FINDING_VERBS}|{WRITING_VERBS}|what (?:is|are)) the (?:[a-z]+ ){{1,2}}"
     r"and (?:the )?[a-z]"
     r"|\bhow many [a-z]+ and [a-z]+ (?:are|were|did|does|do|will|can|has|have)\b"
 )
@@ -92,8 +90,8 @@ NOUNS_IN_REQUEST = re.compile(
 SOLVE_WORDS = re.compile(r"(?i)\bsolv|\bsolution|\bvalues? of|\bfor (?:what|which)\b")
 INTERVAL_WORDS = re.compile(r"(?i)interval|\bdomain|\brange|inequalit")
 TUPLE_WORDS = re.compile(
-    r"(?i)\bordered\b|\b(?:values? of|find|for|determine) \$[a-z]\$ and \$[a-z]\$"
-    r"|\b(?:find|determine|compute|give|enter|express|write|convert|(?<!for )(?:what|which))\b"
+    rf"(?i)\bordered\b|\b(?:values? of|for|{FINDING_VERBS}) \$[a-z]\$ and \$[a-z]\$"
+    rf"|\b(?:{FINDING_VERBS}|{WRITING_VERBS}|convert|(?<!for )(?:what|which))\b"
     r"[^.?!,$]*\b(?:pair|triple|(?:mid|end)?point|coordinate|vector|center|vert[ei])"
 )
 # A name in bold or with an arrow, and a single capital.

@@ -11,7 +11,8 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from question import find_asked_formulas, find_request
+from latex import TRIGONOMETRIC_FUNCTIONS
+from question import FINDING_VERBS, WRITING_VERBS, find_asked_formulas, find_request
 
 Unit = frozenset[tuple[str, int]]
 
@@ -51,11 +52,11 @@ MEASURES_BY_STEM = {  # measures by the stems of their names
 MEASURE_PATTERN = "|".join(
     sorted((name for name in MEASURES_BY_STEM if name.isalpha() and len(name) > 1), key=len)[::-1]
 )
-# Words that are never units.
+# Words for numbers that may follow "how many", and words that are never units.
+MAGNITUDE_WORDS = "dozen hundred thousand million billion"
 NON_UNIT_WORDS = (
-    "or and not to but if than less minus plus over by dozen hundred thousand million billion "
-    "half halves third fourth fifth sixth eighth tenth hundredth negative factorial squared cubed "
-    "many different"
+    f"{MAGNITUDE_WORDS} or and not to but if than less minus plus over by half halves third fourth "
+    "fifth sixth eighth tenth hundredth negative factorial many different"
 )
 NON_UNIT_STEMS = frozenset(map(stem_word, NON_UNIT_WORDS.split(" ")))
 # A word that may be part of a unit; a unit at the end of a text; the parts of a unit.
@@ -113,7 +114,7 @@ def split_number(
     before = text[: unit_match.start()] if unit_match else ""
     # The unit must follow a number or a formula, and no function: in \sin m, m is a variable.
     if not re.search(r"[\w)}\]]\s*$", before) or re.search(
-        r"\\(?:sin|cos|tan|cot|sec|csc)[^()]*$", before
+        rf"\\(?:{TRIGONOMETRIC_FUNCTIONS})[^()]*$", before
     ):
         return text, NO_UNIT
     unit = read_unit(unit_match[0])
@@ -179,19 +180,16 @@ TIME_MEASURES = frozenset(["s", "min", "h", "day", "week", "month", "yr"])
 # unit.
 NON_ANGLE_WORDS = frozenset(["length", "distance", "area", "perimeter", "side", "radius", "volume"])
 ANGLE_WORDS = frozenset(["angle", "angles", "degree", "degrees", "measure"])
-RATE_REQUEST = re.compile(
-    r"\bhow fast\b|\b(?:what|find|compute|determine|calculate)\b[^#]*\b(?:speed|rate)\b"
-)
+RATE_REQUEST = re.compile(rf"\bhow fast\b|\b(?:what|{FINDING_VERBS})\b[^#]*\b(?:speed|rate)\b")
 # A condition, of which a question asks nothing: "if the number of pens is 5, what do they cost?"
-CONDITION = re.compile(r"(?is)\bif\b.*?, *(?=(?:what|how|find|compute|determine|calculate)\b)")
+CONDITION = re.compile(rf"(?is)\bif\b.*?, *(?=(?:what|how|{FINDING_VERBS})\b)")
 PURE_NUMBER_WORDS = re.compile(
-    r"\bwhat fraction\b|\b(?:what|find|compute|determine|calculate|express|give)(?: is| are| was)?"
+    rf"\bwhat fraction\b|\b(?:what|{FINDING_VERBS}|{WRITING_VERBS})(?: is| are| was)?"
     r"(?: the| an?)?(?: [a-z]+)? (?:probability|chance|ratio|proportion)\b"
 )
-# Words for numbers that may follow "how many", and their stems. After "how many pairs of shoes",
-# pairs may be the unit, but not shoes.
-MAGNITUDE_WORDS = ["dozen", "hundred", "thousand", "million", "billion", "pair"]
-MAGNITUDE_STEMS = frozenset(map(stem_word, MAGNITUDE_WORDS))
+# Stems of words after "how many" before things that are not the unit. After "how many pairs of
+# shoes", pairs may be the unit, but not shoes.
+MAGNITUDE_STEMS = frozenset(map(stem_word, ("pair", *MAGNITUDE_WORDS.split())))
 # Signs by which a question mentions a measure.
 MEASURE_MARKS = {"degree": r"\\circ|\u00b0|\bangles?\b|\d\$? degrees\b", "dollar": r"\\\$|\bdollar"}
 PERCENT_REQUEST = re.compile(
@@ -354,7 +352,7 @@ def is_unit_allowed(gold: Unit, answer: Unit, question: str) -> bool:
     is_not_angle = (
         asks_side
         or NON_ANGLE_WORDS & {*request_words}
-        or re.search(r"\\(?:sin|cos|tan|cot|sec|csc)", text)
+        or re.search(rf"\\(?:{TRIGONOMETRIC_FUNCTIONS})", text)
     )
     if is_not_angle and names == {"degree"}:
         return False
