@@ -17,11 +17,19 @@ from formula import (
 from lark import Tree
 from latex import Unreadable, clean_latex
 
-# A formula in a question: in dollar signs, \[ \], \( \) or an environment such as align, or a
-# fraction or decimal outside of them.
-DELIMITED_FORMULA = re.compile(
+# Parts of a formula without LaTeX, such as 2(x+3)-5: an operator (but no slash of m/s or km/h), a
+# number or name, a sum in brackets, and a factor.
+PLAIN_OPERATOR = r" ?(?:[-+*=]|/(?![hs]\b)) ?"
+PLAIN_NAME = r"(?:\d+(?:\.\d+)?[a-z]?|[a-z])(?:\^\d+)?(?![a-zA-Z\d])"
+PLAIN_SUM = rf"\({PLAIN_NAME}(?:{PLAIN_OPERATOR}{PLAIN_NAME})+\)(?:\^\d+)?"
+PLAIN_FACTOR = rf"(?:(?:{PLAIN_NAME})?(?:{PLAIN_SUM}|\([a-z]\))+|{PLAIN_NAME})"
+# A formula in a question: in dollar signs, \[ \], \( \) or an environment such as align, or an
+# operation or a decimal outside of them.
+QUESTION_FORMULA = re.compile(
     r"\$\$(.+?)\$\$|(?<!\\)\$(.+?)(?<!\\)\$|\\\[(.+?)\\\]|\\\((.+?)\\\)"
-    r"|\\begin\{(?:align|equation|gather|multline)\*?\}(.+?)\\end\{|(\d+/\d+|\d*\.\d+)",
+    r"|\\begin\{(?:align|equation|gather|multline)\*?\}(.+?)\\end\{"
+    rf"|(?<![\w\\$.])(-?{PLAIN_FACTOR}(?:{PLAIN_OPERATOR}{PLAIN_FACTOR})+"
+    rf"|-?(?:{PLAIN_NAME})?(?:{PLAIN_SUM})+)|(\d*\.\d+)",
     re.DOTALL,
 )
 # Code that draws a figure, and a label of the figure in the code.
@@ -212,7 +220,7 @@ def read_formula_texts(question: str) -> list[tuple[str, bool]]:
     It asks for a formula if a word of REQUEST_WORDS stands between the previous formula and this.
     """
     formula_texts, end = [], 0
-    for match in DELIMITED_FORMULA.finditer(question):
+    for match in QUESTION_FORMULA.finditer(question):
         is_asked_for = bool(REQUEST_WORDS.search(question[end : match.start()]))
         with contextlib.suppress(Unreadable):
             formula_texts.append((clean_latex(next(filter(None, match.groups()))), is_asked_for))
