@@ -230,11 +230,12 @@ def find_unevaluated_in_product(formula: Formula) -> Iterator[str]:
     not_numbers = [factor for factor in all_factors if not number_style(factor)]
     if not value(formula).free_symbols and len(not_numbers) > 1 and any(map(has_sum, not_numbers)):
         yield "product of sums"
-    # (x/y)/z, (x/y)(z/w) and 60(x/180), but (x/y)z is only a quotient times a factor.
+    # (x/y)/z, x/y/z, (x/y)(z/w) and 60(x/180), but (x/y)z is only a quotient times a factor.
     quotients = [part for part in operands(formula) if is_quotient(part)]
-    divides = kind(formula) == "fraction" or "OVER" in map(kind, formula.children)
+    slashes = [*map(kind, formula.children)].count("OVER")
+    divides = kind(formula) == "fraction" or slashes
     has_common_factor = gcd(dividend_number.p, divisor_number.p) != 1
-    if len(quotients) > 1 or (quotients and (divides or has_common_factor)):
+    if len(quotients) + slashes > 1 or (quotients and (divides or has_common_factor)):
         yield "quotient of quotients"
     elif quotients:
         yield FACTORED_QUOTIENT

@@ -281,12 +281,16 @@ def has_separator(collection: Tree, text: str) -> bool:
 
 
 def repeats_equation(formula: Formula, equation: Tree) -> bool:
-    """Return whether a formula is an equation that differs from `equation` only by a factor."""
-    return (
-        is_equation(formula)
-        and all(map(has_value, (*operands(formula), *operands(equation))))
-        and is_proportional(subtract_sides(formula), subtract_sides(equation))
+    """Return whether a formula is an equation that differs from `equation` only by a factor.
+
+    The factor may have letters: \\frac{h}{3} = \\frac{V}{A} repeats 3V = Ah.
+    """
+    if not is_equation(formula) or not all(map(has_value, operands(formula) + operands(equation))):
+        return False
+    numerators = (
+        sympy.fraction(sympy.together(subtract_sides(part)))[0] for part in (formula, equation)
     )
+    return is_proportional(*numerators)
 
 
 def subtract_sides(equation: Tree) -> Expr:

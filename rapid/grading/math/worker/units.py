@@ -193,7 +193,7 @@ MAGNITUDE_STEMS = frozenset(map(stem_word, ("pair", *MAGNITUDE_WORDS.split())))
 # Signs by which a question mentions a measure.
 MEASURE_MARKS = {"degree": r"\\circ|\u00b0|\bangles?\b|\d\$? degrees\b", "dollar": r"\\\$|\bdollar"}
 PERCENT_REQUEST = re.compile(
-    r"(?:what|how many|as a) percent|percentage"
+    rf"(?:(?:what|{FINDING_VERBS})(?: is| was)?(?: the)?|how many|as a) percent|percentage"
     r"|percent (?:increase|decrease|change|error|profit|loss)"
 )
 # Words in a question whose answer may be a percentage or a number between 0 and 1.
