@@ -98,6 +98,8 @@ def split_number(
     text: str, question_words: frozenset[str], names: frozenset[str]
 ) -> tuple[str, Unit]:
     """Split one number from its unit; see `split_unit`."""
+    # $15 per hour is 15 dollars per hour.
+    text = re.sub(r'\\\$ *([\d.]+)(?= *(?:"per"|/ *"))', r'\1 "dollars"', text)
     unquoted = re.findall(r'(?<![\\"a-z])[a-z]{3,}(?!["a-z])', text)
     if any(
         word not in question_words and stem_word(word) not in MEASURES_BY_STEM for word in unquoted
@@ -282,7 +284,7 @@ def find_mentioned_measures(question: str) -> set[str]:
 def list_words(question: str) -> frozenset[str]:
     """Return the words of a question in lower case, with those of \\text{} in its formulas."""
     in_text = " ".join(re.findall(r"\\(?:text|mbox|mathrm)\{([^{}]*)\}", question)).lower()
-    return frozenset(extract_prose(question).split()) | set(re.findall("[a-z]+", in_text))
+    return frozenset(re.findall("[a-z]+", f"{extract_prose(question)} {in_text}"))
 
 
 def extract_prose(question: str) -> str:
