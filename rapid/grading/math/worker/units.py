@@ -184,10 +184,10 @@ NON_ANGLE_WORDS = frozenset(["length", "distance", "area", "perimeter", "side", 
 ANGLE_WORDS = frozenset(["angle", "angles", "degree", "degrees", "measure"])
 RATE_REQUEST = re.compile(rf"\bhow fast\b|\b(?:what|{FINDING_VERBS})\b[^#]*\b(?:speed|rate)\b")
 # A condition, of which a question asks nothing: "if the number of pens is 5, what do they cost?"
-CONDITION = re.compile(rf"(?is)\bif\b.*?, *(?=(?:what|how|{FINDING_VERBS})\b)")
+CONDITION = re.compile(rf"(?i)\bif\b[^?!]*?, *(?=(?:what|how|{FINDING_VERBS})\b)")
 PURE_NUMBER_WORDS = re.compile(
-    rf"\bwhat fraction\b|\b(?:what|{FINDING_VERBS}|{WRITING_VERBS})(?: is| are| was)?"
-    r"(?: the| an?)?(?: [a-z]+)? (?:probability|chance|ratio|proportion)\b"
+    rf"\b(?:what|{FINDING_VERBS}|{WRITING_VERBS})(?: is| are| was)?(?: the| an?)?(?: [a-z]+)?"
+    r" (?:probability|chance|fraction|ratio|proportion)\b"
 )
 # Stems of words after "how many" before things that are not the unit. After "how many pairs of
 # shoes", pairs may be the unit, but not shoes.
