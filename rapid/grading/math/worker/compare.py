@@ -16,11 +16,11 @@ from forms import find_unevaluated
 from formula import EVERY_LETTER, Formula, kind, operands, parse_formula, tokens, value
 from latex import Unreadable, clean_latex
 from question import (
+    clean_question,
     find_asked_base,
     find_asked_forms,
     find_asked_formulas,
     find_options,
-    keep_labels,
     parse_base,
     read_formulas,
 )
@@ -51,11 +51,14 @@ TEXT = re.compile(r'.*"(?!or"|and")[a-z]+".*|[A-Z]{2,}|[a-zA-Z]{4,}', re.DOTALL)
 # The letter of an option, and the text after it.
 CHOICE = re.compile(r"\(?([A-F])[.:)]* *(.*)")
 # Words, or a probability, on the left side of an equation.
-LABEL = re.compile(r' *(?:(?:"[a-z]+" *)+(?:\([^()]*\))?|\\?Pr? *\([^()]*\)) *=')
-# Words with which a left side names another value than that of the right side.
-VALUE_CHANGING_WORDS = frozenset(
-    ["not", "false", "wrong", "minus", "negative", "opposite", "half", "twice"]
+LABEL = re.compile(r' *(?:((?:(?:"[a-z]+"|\\gcd) *)+)(?:\([^()]*\)|[A-Z]+)?|\\?Pr? *\([^()]*\)) *=')
+# Words that may stand there although the question does not have them.
+QUANTITY_WORDS = (
+    "the of is answer result value number total amount sum min max area perimeter circumference "
+    "volume length width height distance time speed age cost price profit change money average "
+    "probability gcd lcm"
 )
+QUANTITY_WORDS = frozenset(QUANTITY_WORDS.split(" "))
 
 
 def compare(gold: str, answer: str, question: str) -> str:
@@ -78,7 +81,7 @@ def compare(gold: str, answer: str, question: str) -> str:
 
 def is_right(gold: str, answer: str, question: str) -> bool:
     """Return whether an answer is right. Raise Unreadable if it cannot be parsed."""
-    question = keep_labels(question)
+    question = clean_question(question)
     is_list = "commas" in question  # as in "separated by commas": then 1,234 is two numbers
     gold, answer = clean_latex(gold, is_list), clean_latex(answer, is_list)
     if gold == answer:
@@ -134,11 +137,12 @@ def read_choice(answer: str, gold: str, question: str) -> str:
 def get_right_side(text: str, question: str) -> str:
     """Return what follows the left side of an equation that cannot be parsed as a whole.
 
-    Raise Unreadable unless the left side is words, as in "area" = 5 or "area"(ABC) = 2+3 = 5, a
-    probability, or a formula that the question asks for. The words may not change the value.
+    Raise Unreadable unless the left side is words of the question or QUANTITY_WORDS, as in
+    "area" = 5 or "area"(ABC) = 2+3 = 5, a probability, or a formula that the question asks for.
     """
     label = LABEL.match(text)
-    if label and VALUE_CHANGING_WORDS.isdisjoint(re.findall("[a-z]+", label[0])):
+    question_words = re.findall("[a-z]+", question.lower())
+    if label and {*re.findall("[a-z]+", label[1] or "")} <= QUANTITY_WORDS.union(question_words):
         return text[label.end() :]
     left_side, _, right_side = text.rpartition("=")
     if right_side and normalize_spelling(left_side) in map(
@@ -179,16 +183,17 @@ def is_same_text(gold: str, answer: str) -> bool:
 def normalize_spelling(text: str) -> str:
     """Return a text in the spelling in which texts are compared.
 
-    Quotes around words, spaces, a name before words (as in x = "red") and a full stop after a word
-    are removed. Between digits, and between a command and a letter, a space becomes "_", so that
-    1 2 is not 12. Words are in lower case; single letters and names such as ABC keep their case.
+    Quotes around words, spaces, an article or a name before words (as in x = "red") and a full stop
+    after a word are removed. Between digits, and between a command and a letter, a space becomes
+    "_", so that 1 2 is not 12. Words are in lower case; single letters and names such as ABC keep
+    their case.
     """
     text = re.sub(
         r"(?<![\\a-zA-Z])(?=[a-zA-Z]{3})[a-zA-Z]+[a-z][a-zA-Z]*",
         lambda word: word[0].lower(),
         text,
     )
-    text = re.sub(r'^[a-zA-Z] *= *(?=")|["`]|(?<=[a-z"])\.', "", text)
+    text = re.sub(r'^(?:[a-zA-Z] *=|"the"|"an"|a) *(?=")|["`]|(?<=[a-z"])\.', "", text)
     text = re.sub(r"(?<=\d) +(?=\d)|(\\[a-zA-Z]+) +(?=[a-zA-Z])", r"\1_", text.strip())
     return text.replace(" ", "")
 

@@ -209,7 +209,7 @@ def combines_formulas(answer: Formula, question: str) -> bool:
     """
     all_factors = [factor for _, factor in factors(answer)]
     sums = [factor for factor in all_factors if has_sum(factor)]
-    if len(sums) < 2 and not any(kind(factor) == "power" for factor in sums):
+    if not sums or (len(all_factors) < 2 and kind(sums[0]) != "power"):
         return False
     question_sums = {value(part) for part in list_expressions(question) if has_sum(part)}
     formulas = {value(part) for part in read_formulas(question) if has_value(part)}

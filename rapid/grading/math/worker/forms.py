@@ -230,11 +230,12 @@ def find_unevaluated_in_product(formula: Formula) -> Iterator[str]:
     not_numbers = [factor for factor in all_factors if not number_style(factor)]
     if not value(formula).free_symbols and len(not_numbers) > 1 and any(map(has_sum, not_numbers)):
         yield "product of sums"
-    # (x/y)/z, (x/y)(z/w) and 60(x/180), but (x/y)z is only a quotient times a factor.
+    # (x/y)/z, x/y/z, (x/y)(z/w) and 60(x/180), but (x/y)z is only a quotient times a factor.
     quotients = [part for part in operands(formula) if is_quotient(part)]
-    divides = kind(formula) == "fraction" or "OVER" in map(kind, formula.children)
+    slashes = [*map(kind, formula.children)].count("OVER")
+    divides = kind(formula) == "fraction" or slashes
     has_common_factor = gcd(dividend_number.p, divisor_number.p) != 1
-    if len(quotients) > 1 or (quotients and (divides or has_common_factor)):
+    if len(quotients) + slashes > 1 or (quotients and (divides or has_common_factor)):
         yield "quotient of quotients"
     elif quotients:
         yield FACTORED_QUOTIENT
@@ -292,6 +293,7 @@ def numeric_content(formula: Formula) -> Rational:
 # --- Shape, and simplest form ---
 
 OTHER_SHAPE = "neither expanded nor factored"
+BRACKETED_SUM = "sum in brackets after a sign"
 
 
 def shape(formula: Formula) -> str:
@@ -303,19 +305,22 @@ def shape(formula: Formula) -> str:
     - "factored": a product with a factor that is an expanded sum, or a power of an expanded sum;
     - "quotient": an expanded or factored formula divided by a letter or a sum;
     - "sum of quotients": a sum with such a quotient;
+    - BRACKETED_SUM: a sum with such a term as -(x+1), whose sign is not multiplied out;
     - OTHER_SHAPE: anything else, such as x + 2(x+1).
     """
-    formula = drop_minus_sign(formula)
+    written_formula, formula = formula, drop_minus_sign(formula)
     if style := number_style(formula):
         return style
     if kind(formula) == "sum":
         parts = [term for _, term in terms(formula)]
         if any(map(has_sum, parts)):
             return OTHER_SHAPE
+        if any(len(terms(part)) > 1 for part in operands(written_formula)):
+            return BRACKETED_SUM
         has_quotients = any("denominator" in find_unevaluated(part) for part in parts)
         return "sum of quotients" if has_quotients else "expanded"
     parts = [(exponent, get_power_base(part)) for exponent, part in factors(formula)]
-    if any(has_sum(part) and shape(part) != "expanded" for _, part in parts):
+    if any(has_sum(part) and shape(part) not in ("expanded", BRACKETED_SUM) for _, part in parts):
         return OTHER_SHAPE
     if "denominator" in find_unevaluated(formula):
         return "quotient"

@@ -13,7 +13,7 @@ from pathlib import Path
 import sympy
 from lark import Lark, Token, Transformer, Tree
 from lark.exceptions import LarkError
-from latex import Unreadable
+from latex import FUNCTIONS, Unreadable
 from sympy import Expr, Rational
 
 Formula = Tree | Token
@@ -31,7 +31,8 @@ SYMPY_NAMES = {"arcsin": "asin", "arccos": "acos", "arctan": "atan", "ln": "log"
 CONSTANTS = {"e": sympy.E, "i": sympy.I, "\\pi": sympy.pi}
 
 
-PARSER = Lark(Path(__file__).with_name("grammar.lark").read_text(), parser="lalr")
+GRAMMAR = Path(__file__).with_name("grammar.lark").read_text()
+PARSER = Lark(GRAMMAR.replace("(FUNCTIONS)", f"({FUNCTIONS})"), parser="lalr")
 
 
 class CallSplitter(Transformer):

@@ -31,6 +31,9 @@ SIGN_COMMANDS = {  # commands for brackets and signs, and what replaces each
 SIGN_COMMANDS |= dict.fromkeys(
     ["\\vert", "\\lvert", "\\rvert", "\\mid", "\\|", "\\lVert", "\\rVert"], "|"
 )
+# The names of functions as parts of regular expressions.
+TRIGONOMETRIC_FUNCTIONS = "sin|cos|tan|cot|sec|csc"
+FUNCTIONS = f"{TRIGONOMETRIC_FUNCTIONS}|arcsin|arccos|arctan|log|ln|exp"
 # A command for text or a font, up to the brace that opens its argument.
 TEXT_COMMAND = re.compile(
     r"\\(?:text(?!color)[a-z]*|math(?:rm|bf|it|sf|tt)|mbox|emph|boldsymbol|bm|vec|underline|operatorname)\s*\{"
@@ -64,16 +67,18 @@ REWRITES = (
     (r"(?<=\d) *P\.?M\b\.?", r' "pm"'),
     # \sin 2\pi x is \sin(2\pi x), and not x times \sin 2\pi, which is 0.
     (
-        r"\\(sin|cos|tan) *(\d* *\\pi|\\frac *\{ *\d* *\\pi *\} *\{ *\d+ *\})"
+        rf"\\({TRIGONOMETRIC_FUNCTIONS})"
+        r" *(\d* *\\pi|\\frac *\{ *\d* *\\pi *\} *\{ *\d+ *\})"
         r" *([a-zA-Z](?![a-zA-Z])(?: *\^ *(?:\{[^{}]*\}|\w))?)",
         r"\\\1(\2 \3)",
     ),
     # f(x) is an argument without brackets of its own, as in \sin f(x)
-    (r"(\\(?:sin|cos|tan|log|ln|exp) *)([fg]\([^()]*\))", r"\1{\2}"),
+    (rf"(\\(?:{FUNCTIONS}) *)" r"([fg]\([^()]*\))", r"\1{\2}"),
     # Roots, other forms of \binom and \frac, inverse functions, matrices
     (r"\\sqrt *\[([^\]]*)\]", r"\\root{\1}"),
     (r"\{([^{}]*)\\choose([^{}]*)\}", r"\\binom{\1}{\2}"),
     (r"\{([^{}]*)\\over(?![a-z])([^{}]*)\}", r"\\frac{\1}{\2}"),
+    (r'\\frac *\{ *("[a-z]+") *\} *\{ *("[a-z]+") *\}', r"\1/\2"),  # miles per hour
     (r"\\(sin|cos|tan) *\^ *\{ *-1 *\}", r"\\arc\1 "),
     (r"\\(begin|end) *\{(?:[bp]?(?:small)?matrix|array)\}(?:\{[clr| ]+\})?", r"\\\1{matrix}"),
     # (f \circ g)(x) is f(g(x))
@@ -88,9 +93,19 @@ REWRITES = (
     # The empty set, the real numbers, all real numbers but one (\reals \setminus \{2\}), sets of
     # all x with a property ({x | x > 1}), degrees
     (r"\\{ *\\}", r"\\emptyset "),
-    (r'(?i)^ *"?no"? *(?:"?real"? *)?"?solutions?"? *$', r"\\emptyset "),
-    (r'\\mathbb *(?:R|\{ *R *\})|(?:"all" *)?"real" *"numbers"', r"\\reals "),
-    (r"\\reals *\\setminus *\\\{((?:[^{},]|\{[^{},]*\})*)\\\}", r"x\\neq \1"),
+    (
+        r'(?i)^ *(?:"there" *"(?:is|are)" *)?"?no"? *(?:"?real"? *)?"?solutions?"?'
+        r' *(?:"exists?" *)?$|^ *(?:"the" *)?"empty" *"set" *$|^ *"none" *$',
+        r"\\emptyset ",
+    ),
+    (r'\\mathbb *(?:R|\{ *R *\})|(?:"all" *)?(?:"real" *"numbers"|"reals")', r"\\reals "),
+    (
+        r"(?:[a-zA-Z] *\\in *)?\\reals *(?:(?:\\setminus|-) *\\\{((?:[^{}]|\{[^{}]*\})*)\\\}"
+        r'|"except" *(?:"for" *)?([^=]+|[a-zA-Z] *=.*)$)',
+        lambda points: re.sub(
+            r'(^|,|"and") *(?:[a-zA-Z] *=)?', r"\1x\\neq ", points[1] or points[2]
+        ),
+    ),
     (
         r"\\\{ *([a-zA-Z])(?: *\\in *\\reals)? *(?:\\mid|:|\|)"
         r"(?=.*(?:[<>=]|\\(?:leq|geq|neq|in)(?![a-zA-Z])))"
@@ -110,9 +125,6 @@ LAYOUT_RULES, REWRITES = (
 # dot of an abbreviation.
 WORD = re.compile(
     r"\"[a-z]+\"|\\(?:begin|end)\s*\{[a-z]*\}|\\[a-zA-Z]+|([a-zA-Z]{2,})(?:\.(?= *$|[ ,a-z]))?"
-)
-FUNCTIONS = frozenset(
-    ["sin", "cos", "tan", "cot", "sec", "csc", "arcsin", "arccos", "arctan", "log", "ln", "exp"]
 )
 # A number with commas or spaces between its thousands; a command, a word in quotes or a character.
 THOUSANDS = re.compile(r"(?<![\d.])[1-9]\d{0,2}(?:(?:,\d{3})+|(?: \d{3})+)(?![\d,/])")
@@ -181,7 +193,7 @@ def quote_words(content: str, before: str) -> str:
 
 def quote_word(word: re.Match) -> str:
     """Return a match of WORD in quotes, or as a command if it is a function such as sin."""
-    if word[1] in FUNCTIONS:
+    if word[1] in FUNCTIONS.split("|"):
         return f"\\{word[1]} "
     return f'"{word[1].lower()}"' if word[1] else word[0]
 

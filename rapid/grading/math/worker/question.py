@@ -17,16 +17,29 @@ from formula import (
 from lark import Tree
 from latex import Unreadable, clean_latex
 
-# A formula in a question: in dollar signs, \[ \], \( \) or an environment such as align, or a
-# fraction or decimal outside of them.
-DELIMITED_FORMULA = re.compile(
+# Parts of a formula without LaTeX, such as 2(x+3)-5: an operator (but no slash of m/s or km/h), a
+# number or name, a sum in brackets, and a factor.
+PLAIN_OPERATOR = r" ?(?:[-+*=]|/(?![hs]\b)) ?"
+PLAIN_NAME = r"(?:\d+(?:\.\d+)?[a-z]?|[a-z])(?:\^\d+)?(?![a-zA-Z\d])"
+PLAIN_SUM = rf"\({PLAIN_NAME}(?:{PLAIN_OPERATOR}{PLAIN_NAME})+\)(?:\^\d+)?"
+PLAIN_FACTOR = rf"(?:(?:{PLAIN_NAME})?(?:{PLAIN_SUM}|\([a-z]\))+|{PLAIN_NAME})"
+# A formula in a question: in dollar signs, \[ \], \( \) or an environment such as align, or an
+# operation or a decimal outside of them.
+QUESTION_FORMULA = re.compile(
     r"\$\$(.+?)\$\$|(?<!\\)\$(.+?)(?<!\\)\$|\\\[(.+?)\\\]|\\\((.+?)\\\)"
-    r"|\\begin\{(?:align|equation|gather|multline)\*?\}(.+?)\\end\{|(\d+/\d+|\d*\.\d+)",
+    r"|\\begin\{(?:align|equation|gather|multline)\*?\}(.+?)\\end\{"
+    rf"|(?<![\w\\$.])(-?{PLAIN_FACTOR}(?:{PLAIN_OPERATOR}{PLAIN_FACTOR})+"
+    rf"|-?(?:{PLAIN_NAME})?(?:{PLAIN_SUM})+)|(\d*\.\d+)",
     re.DOTALL,
 )
 # Code that draws a figure, and a label of the figure in the code.
 DRAWING = re.compile(r"\[asy\].*?\[/asy\]", re.DOTALL)
 FIGURE_LABEL = re.compile(r'label\(\s*(?:rotate\([^()]*\)\s*\*\s*)?"([^"]*)"')
+# The sign before an amount of money, as in "costs $5". It opens no formula: the next sign is
+# missing, stands before another number, or follows words and a space.
+MONEY_SIGN = re.compile(
+    r"(?<![\\$])\$(?=\.?\d(?:(?:\\.|[^\\$])*(?:\Z|\$\.?\d)|[^\\$]*\s[a-z]{3,}\b[^\\$]*(?<=[\s(])\$))"
+)
 # Where a formula is split if it cannot be parsed as a whole.
 PIECE_SEPARATOR = re.compile(
     r"\\\\|\\(?:begin|end)\{[a-z*]+\}|\"[^\"]*\"|[&=<>,;:]|\\(?:[gl]eq|approx)\b"
@@ -36,6 +49,9 @@ OPTION_LETTER = re.compile(
     r"(?:\\[a-z]+ *\{ *)?(?<!\w)\(([A-F])\) *\}?|(?:^|\$ )([A-F])\. ", re.MULTILINE
 )
 OPTION_END = re.compile(r"\n|\\q?quad|\\\]")
+# Verbs that ask for a value, and verbs that say how to write it.
+FINDING_VERBS = "find|compute|determine|calculate|evaluate"
+WRITING_VERBS = "express|write|give|enter"
 # Words with which a question asks for a shape of the answer (`forms.shape`), for its simplest form,
 # for the formula that follows, for a rounded value, and for an order of several values.
 SHAPE_WORDS = re.compile(
@@ -44,26 +60,21 @@ SHAPE_WORDS = re.compile(
     r"|(?:decimal|scientific) notation|prime factorization|complet\w+ the square"
     r"|as a power of|(?<!be )\b(?:express|write)\b[^.?]* as (?:a|the) product of"
     r"|(?:vertex|intercept|standard|slope) form|single fraction"
-    r"|(?<!be )\b(?:express|write|give|enter|put|leave|find)\b[^.?]*"
+    rf"|(?<!be )\b(?:{WRITING_VERBS}|put|leave|find)\b[^.?]*"
     r"\bin (?:the )?(?:[\w-]+ ){0,4}form\b"
 )
 SIMPLEST_FORM_WORDS = re.compile(r"simpl|lowest terms|reduced|rationali[sz]e|common fraction")
 REQUEST_WORDS = re.compile(
-    r"(?i)\b(?:find|compute|what (?:is|are)|values? of|evaluate|calculate|determine|simplify"
-    r"|solve for)\b"
+    rf"(?i)\b(?:{FINDING_VERBS}|simplify|what (?:is|are)|values? of|solve for)\b"
 )
-# Words of a sentence that asks something, or says how to write it; those of one that asks.
-QUESTION_WORDS = re.compile(
-    r"(?i)\b(?:find|what|which|how|compute|determine|calculate|solve|give|enter|express|write)\b"
-)
-ASKING_WORDS = re.compile(
-    r"(?i)\b(?:find|what|how|compute|determine|calculate|evaluate|convert|simplify|solve)\b"
-)
+# Words of a sentence that asks, and those of one that asks or says how to write the answer.
+ASKING_WORDS = re.compile(rf"(?i)\b(?:what|how|{FINDING_VERBS}|convert|simplify|solve)\b")
+QUESTION_WORDS = re.compile(rf"{ASKING_WORDS.pattern}|\b(?:which|{WRITING_VERBS})\b")
 ROUNDING_WORDS = re.compile(
     r"(?i)\bto the nearest\b|\bnearest (?:integer|whole|ten|hundred|thousand|cent|percent|degree)"
     r"|\bround(?:ed)? (?:your|the answer|each|to|off|up|down)\b|\bdecimal places?\b"
     r"|\bsignificant (?:dig|fig)"
-    r"|\b(?:what|find|how|compute|calculate|determine|answer)\b[^.?!]*\bapproximat"
+    rf"|\b(?:what|how|{FINDING_VERBS}|answer)\b[^.?!]*\bapproximat"
 )
 ORDER_WORDS = re.compile(
     r"(?i)\bin (?:\w+ )?order\b|\b(?:least|greatest|smallest|largest)\b.*"
@@ -74,11 +85,11 @@ ORDER_WORDS = re.compile(
 # The different things that a question asks for, whose values have the order of the things: names,
 # as in "the values of $a$ and $b$", or nouns, as in "the mean and the median".
 NAMES_IN_REQUEST = re.compile(
-    r"(?i)\b(?:values of|find|solve for|determine|compute|what are|constants) "
+    rf"(?i)\b(?:values of|{FINDING_VERBS}|solve for|what are|constants) "
     r"((?:\$[a-z]\$,? |\$?[a-z], ?)+\$?and \$?[a-z]\$)"
 )
 NOUNS_IN_REQUEST = re.compile(
-    r"(?i)\b(?:find|determine|compute|give|enter|what (?:is|are)) the (?:[a-z]+ ){1,2}"
+    rf"(?i)\b(?:{FINDING_VERBS}|{WRITING_VERBS}|what (?:is|are)) the (?:[a-z]+ ){{1,2}}"
     r"and (?:the )?[a-z]"
     r"|\bhow many [a-z]+ and [a-z]+ (?:are|were|did|does|do|will|can|has|have)\b"
 )
@@ -87,8 +98,8 @@ NOUNS_IN_REQUEST = re.compile(
 SOLVE_WORDS = re.compile(r"(?i)\bsolv|\bsolution|\bvalues? of|\bfor (?:what|which)\b")
 INTERVAL_WORDS = re.compile(r"(?i)interval|\bdomain|\brange|inequalit")
 TUPLE_WORDS = re.compile(
-    r"(?i)\bordered\b|\b(?:values? of|find|for|determine) \$[a-z]\$ and \$[a-z]\$"
-    r"|\b(?:find|determine|compute|give|enter|express|write|convert|(?<!for )(?:what|which))\b"
+    rf"(?i)\bordered\b|\b(?:values? of|for|{FINDING_VERBS}) \$[a-z]\$ and \$[a-z]\$"
+    rf"|\b(?:{FINDING_VERBS}|{WRITING_VERBS}|convert|(?<!for )(?:what|which))\b"
     r"[^.?!,$]*\b(?:pair|triple|(?:mid|end)?point|coordinate|vector|center|vert[ei])"
 )
 # A name in bold or with an arrow, and a single capital.
@@ -103,9 +114,10 @@ BASE_REQUEST = re.compile(
 BASES = {word: base for base, word in enumerate(BASE_WORDS.split(" "), 2)}
 
 
-def keep_labels(question: str) -> str:
-    """Return a question in which the code of a figure is replaced by the figure's labels."""
-    return DRAWING.sub(lambda code: " ".join(FIGURE_LABEL.findall(code[0])), question)
+def clean_question(question: str) -> str:
+    """Return a question with a figure's labels in place of its code, and with \\$5 for $5."""
+    question = DRAWING.sub(lambda code: " ".join(FIGURE_LABEL.findall(code[0])), question)
+    return MONEY_SIGN.sub(r"\\$", question)
 
 
 def find_asked_forms(question: str) -> set[str]:
@@ -208,7 +220,7 @@ def read_formula_texts(question: str) -> list[tuple[str, bool]]:
     It asks for a formula if a word of REQUEST_WORDS stands between the previous formula and this.
     """
     formula_texts, end = [], 0
-    for match in DELIMITED_FORMULA.finditer(question):
+    for match in QUESTION_FORMULA.finditer(question):
         is_asked_for = bool(REQUEST_WORDS.search(question[end : match.start()]))
         with contextlib.suppress(Unreadable):
             formula_texts.append((clean_latex(next(filter(None, match.groups()))), is_asked_for))

@@ -6,6 +6,7 @@ other kinds of formulas.
 
 import re
 from collections.abc import Iterable
+from itertools import pairwise
 
 import sympy
 from forms import has_arithmetic, number_style
@@ -33,6 +34,14 @@ def normalize(formula: Formula) -> Formula:
     """
     if formula == "\\reals":
         return Tree("open_interval", [MINUS_INFINITY, INFINITY])
+    if points := list_excluded_points(formula):
+        bounds = [MINUS_INFINITY, *points, INFINITY]
+        return Tree("union", [Tree("open_interval", [*ends]) for ends in pairwise(bounds)])
+    ends = operands(formula) if kind(formula) == "tuple" else []
+    if len(ends) == 2 and any(map(sign_of_infinity, ends)):
+        return Tree("open_interval", formula.children)
+    if {"tuple", "chain"} <= {*map(kind, operands(formula))}:
+        return formula  # (-\infty, 1), x > 2 mixes notations
     if kind(formula) in ("list", "set"):
         elements = []
         # In x = \pm 1, y = \mp 2 the signs belong together.
@@ -52,10 +61,8 @@ def normalize(formula: Formula) -> Formula:
     if signs and kind(formula) != "union" and not (is_ambiguous and kind(formula) in ORDERED_KINDS):
         if is_ambiguous:
             raise Unreadable("more than one \\pm")
-        return Tree(
-            "list",
-            [normalize(replace_plus_minus(formula, *order)) for order in (("+", "-"), ("-", "+"))],
-        )
+        orders = (("+", "-"), ("-", "+"))
+        return normalize(Tree("list", [replace_plus_minus(formula, *order) for order in orders]))
     return to_interval(formula) if kind(formula) == "chain" else formula
 
 
@@ -73,8 +80,7 @@ def replace_plus_minus(formula: Formula, plus: str, minus: str) -> Formula:
 def to_interval(chain: Tree) -> Formula:
     """Return the values that a chain allows for its name; return any other chain unchanged.
 
-    These are an interval for 2 <= x < 5 or x > 2, the right side for x \\in (1, 2), and a union of
-    intervals for x \\neq 3.
+    These are an interval for 2 <= x < 5 or x > 2, and the right side for x \\in (1, 2).
     """
     sides, relations = operands(chain), [str(part) for part in chain.children[1::2]]
     if relations == ["\\in"]:
@@ -83,9 +89,6 @@ def to_interval(chain: Tree) -> Formula:
             right_side = Tree("open_interval", right_side.children)
         is_set = kind(right_side) in (*INTERVAL_KINDS, "union", "set")
         return right_side if is_set and is_name(sides[0]) else chain
-    if relations == ["\\neq"] and is_name(sides[0]):
-        bounds = [MINUS_INFINITY, sides[1]], [sides[1], INFINITY]
-        return Tree("union", [Tree("open_interval", ends) for ends in bounds])
     if not {*relations} <= {"<", "\\leq"} and not {*relations} <= {">", "\\geq"}:
         return chain
     # Put the sides in increasing order, and determine whether each bound is included in the
@@ -100,6 +103,25 @@ def to_interval(chain: Tree) -> Formula:
     if len(sides) != 3 or not is_name(sides[1]) or any(map(has_letters, (sides[0], sides[2]))):
         return chain
     return Tree(INTERVAL_KINDS[2 * is_included[0] + is_included[1]], [sides[0], sides[2]])
+
+
+def list_excluded_points(formula: Formula) -> list[Formula]:
+    """Return 2 and 3, in increasing order, for x \\neq 2, x \\neq 3 or x \\neq 2, 3.
+
+    The list is empty for other formulas, and if several points have no order.
+    """
+    elements = operands(formula) if kind(formula) == "list" else [formula]
+    chains = [part for part in elements if kind(part) == "chain"]
+    if elements[0] not in chains or any(chain.children[1::2] != ["\\neq"] for chain in chains):
+        return []
+    names = {chain.children[0] for chain in chains}
+    points = [part.children[2] if part in chains else part for part in elements]
+    if len(names) > 1 or not is_name(*names) or not all(map(has_value, points)):
+        return []
+    if len(points) == 1:
+        return points
+    has_order = all(value(point).is_number and value(point).is_real for point in points)
+    return sorted(points, key=value) if has_order and not has_separator(formula, "or") else []
 
 
 def has_letters(bound: Formula) -> bool:
@@ -259,12 +281,16 @@ def has_separator(collection: Tree, text: str) -> bool:
 
 
 def repeats_equation(formula: Formula, equation: Tree) -> bool:
-    """Return whether a formula is an equation that differs from `equation` only by a factor."""
-    return (
-        is_equation(formula)
-        and all(map(has_value, (*operands(formula), *operands(equation))))
-        and is_proportional(subtract_sides(formula), subtract_sides(equation))
+    """Return whether a formula is an equation that differs from `equation` only by a factor.
+
+    The factor may have letters: \\frac{h}{3} = \\frac{V}{A} repeats 3V = Ah.
+    """
+    if not is_equation(formula) or not all(map(has_value, operands(formula) + operands(equation))):
+        return False
+    numerators = (
+        sympy.fraction(sympy.together(subtract_sides(part)))[0] for part in (formula, equation)
     )
+    return is_proportional(*numerators)
 
 
 def subtract_sides(equation: Tree) -> Expr:

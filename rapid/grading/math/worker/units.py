@@ -8,9 +8,11 @@ words of \\text{} in double quotes.
 import itertools
 import re
 from collections import Counter
+from collections.abc import Iterable
 from typing import NamedTuple
 
-from question import find_asked_formulas, find_request
+from latex import TRIGONOMETRIC_FUNCTIONS
+from question import FINDING_VERBS, WRITING_VERBS, find_asked_formulas, find_request
 
 Unit = frozenset[tuple[str, int]]
 
@@ -25,6 +27,8 @@ MEASURES = {
     "yr": "year", "degree": "deg \\degree", "radian": "rad", "percent": "% percentage",
     "dollar": "$", "cent": "", "unit": "",
 }  # fmt: skip
+RATES = {"mph": "miles per hour", "mpg": "miles per gallon"}
+RATE_NAME = re.compile("|".join(RATES))
 POWER_WORDS = {"square": 2, "sq": 2, "squared": 2, "cubic": 3, "cu": 3, "cubed": 3}
 NO_UNIT: Unit = frozenset()
 PERCENT: Unit = frozenset({("percent", 1)})
@@ -48,11 +52,11 @@ MEASURES_BY_STEM = {  # measures by the stems of their names
 MEASURE_PATTERN = "|".join(
     sorted((name for name in MEASURES_BY_STEM if name.isalpha() and len(name) > 1), key=len)[::-1]
 )
-# Words that are never units.
+# Words for numbers that may follow "how many", and words that are never units.
+MAGNITUDE_WORDS = "dozen hundred thousand million billion"
 NON_UNIT_WORDS = (
-    "or and not to but if than less more minus plus over by dozen hundred thousand million billion "
-    "half halves third fourth fifth sixth eighth tenth hundredth negative factorial squared cubed "
-    "many different"
+    f"{MAGNITUDE_WORDS} or and not to but if than less minus plus over by half halves third fourth "
+    "fifth sixth eighth tenth hundredth negative factorial many different"
 )
 NON_UNIT_STEMS = frozenset(map(stem_word, NON_UNIT_WORDS.split(" ")))
 # A word that may be part of a unit; a unit at the end of a text; the parts of a unit.
@@ -94,6 +98,8 @@ def split_number(
     text: str, question_words: frozenset[str], names: frozenset[str]
 ) -> tuple[str, Unit]:
     """Split one number from its unit; see `split_unit`."""
+    # $15 per hour is 15 dollars per hour.
+    text = re.sub(r'\\\$ *([\d.]+)(?= *(?:"per"|/ *"))', r'\1 "dollars"', text)
     unquoted = re.findall(r'(?<![\\"a-z])[a-z]{3,}(?!["a-z])', text)
     if any(
         word not in question_words and stem_word(word) not in MEASURES_BY_STEM for word in unquoted
@@ -110,7 +116,7 @@ def split_number(
     before = text[: unit_match.start()] if unit_match else ""
     # The unit must follow a number or a formula, and no function: in \sin m, m is a variable.
     if not re.search(r"[\w)}\]]\s*$", before) or re.search(
-        r"\\(?:sin|cos|tan|cot|sec|csc)[^()]*$", before
+        rf"\\(?:{TRIGONOMETRIC_FUNCTIONS})[^()]*$", before
     ):
         return text, NO_UNIT
     unit = read_unit(unit_match[0])
@@ -125,11 +131,11 @@ def read_unit(words: str) -> Unit | None:
     """
     powers: Counter[str] = Counter()  # by name; below 0 after "per"
     sign, power, last_name = 1, 1, ""
-    for part in UNIT_PART.findall(words.replace("mph", "miles per hour")):
+    for part in UNIT_PART.findall(RATE_NAME.sub(lambda name: RATES[name[0]], words)):
         if part in ("per", "/"):
             sign = -1
-        elif part == "old" and last_name == "yr":
-            continue  # 5 years old is 5 years
+        elif part in ("more", "fewer") or (part == "old" and last_name == "yr"):
+            continue  # 5 more years are 5 years, and so are 5 years old
         elif part in POWER_WORDS or part.isdecimal():
             # "squared" and ^{2} follow a measure, "square" comes before it.
             factor = POWER_WORDS.get(part) or int(part)
@@ -137,25 +143,27 @@ def read_unit(words: str) -> Unit | None:
                 powers[last_name] *= factor
             else:
                 power = factor
-        elif (
-            stem_word(part) in NON_UNIT_STEMS
-            or MEASURES_BY_STEM.get(stem_word(part), stem_word(part)) in powers
-        ):
+        elif stem_word(part) in NON_UNIT_STEMS or get_unit_name(part) in powers:
             return None
         else:
-            last_name = MEASURES_BY_STEM.get(stem_word(part), stem_word(part))
+            last_name = get_unit_name(part)
             powers[last_name] += sign * power
             power = 1
     return frozenset(powers.items()) or None
+
+
+def get_unit_name(word: str) -> str:
+    """Return the name of the measure that a word names, or the stem of any other word."""
+    return MEASURES_BY_STEM.get(stem_word(word), stem_word(word))
 
 
 # --- What a question asks for ---
 
 # What follows "how many", plural nouns in it, and what follows other words before a unit. With a
 # lookahead, (?=...), a match may begin inside another one.
-COUNTED_THINGS = re.compile(r"\b(?:how many|number of) (?=((?:[a-z]+ ?){1,6}))")
-PLURAL = re.compile(r".*[^s]s|people|children|(?:wo)?men")
-NAMED_UNITS = re.compile(r"\b(?:what|nearest|as a|in|per) (?=((?:[a-z]+ ?){1,4}))")
+COUNTED_THINGS = re.compile(r"\b(?:how many|number of) (?=((?:[a-z/-]+ ?){1,6}))")
+PLURAL = re.compile(r".*[^s]s|.*feet|people|children|(?:wo)?men|percent")
+NAMED_UNITS = re.compile(r"\b(?:what|nearest|as a|in) (?=((?:[a-z/-]+ ?){1,4}))")
 # Words that end the description of what is counted.
 END_WORDS = (
     "is are was were do does did can will would has have had must should there in with that who "
@@ -168,24 +176,26 @@ AMBIGUOUS_NAMES = frozenset(
     ["g", "h", "l", "m", "s", "in", "second", "degree", "degrees", "dollar", "dollars"]
 )
 LENGTH_MEASURES = frozenset(["mm", "cm", "m", "km", "in", "ft", "yd", "mi"])
-# A question with a word of NON_ANGLE_WORDS does not ask for degrees. One with a word of RATE_WORDS
-# asks for a unit with "per", and not for a single measure that it mentions, and one that asks for a
-# probability or ratio (PURE_NUMBER_WORDS) for no unit.
+TIME_MEASURES = frozenset(["s", "min", "h", "day", "week", "month", "yr"])
+# A question with a word of NON_ANGLE_WORDS does not ask for degrees. One with a RATE_REQUEST asks
+# for a measure per time, and one that asks for a probability or ratio (PURE_NUMBER_WORDS) for no
+# unit.
 NON_ANGLE_WORDS = frozenset(["length", "distance", "area", "perimeter", "side", "radius", "volume"])
 ANGLE_WORDS = frozenset(["angle", "angles", "degree", "degrees", "measure"])
-RATE_WORDS = frozenset(["speed", "rate"])
+RATE_REQUEST = re.compile(rf"\bhow fast\b|\b(?:what|{FINDING_VERBS})\b[^#]*\b(?:speed|rate)\b")
+# A condition, of which a question asks nothing: "if the number of pens is 5, what do they cost?"
+CONDITION = re.compile(rf"(?i)\bif\b[^?!]*?, *(?=(?:what|how|{FINDING_VERBS})\b)")
 PURE_NUMBER_WORDS = re.compile(
-    r"\bwhat fraction\b|\b(?:what|find|compute|determine|calculate|express|give)(?: is| are| was)?"
-    r"(?: the| an?)?(?: [a-z]+)? (?:probability|chance|ratio|proportion)\b"
+    rf"\b(?:what|{FINDING_VERBS}|{WRITING_VERBS})(?: is| are| was)?(?: the| an?)?(?: [a-z]+)?"
+    r" (?:probability|chance|fraction|ratio|proportion)\b"
 )
-# Words for numbers that may follow "how many", and their stems. After "how many pairs of shoes",
-# pairs may be the unit, but not shoes.
-MAGNITUDE_WORDS = ["dozen", "hundred", "thousand", "million", "billion", "pair"]
-MAGNITUDE_STEMS = frozenset(map(stem_word, MAGNITUDE_WORDS))
+# Stems of words after "how many" before things that are not the unit. After "how many pairs of
+# shoes", pairs may be the unit, but not shoes.
+MAGNITUDE_STEMS = frozenset(map(stem_word, ("pair", *MAGNITUDE_WORDS.split())))
 # Signs by which a question mentions a measure.
 MEASURE_MARKS = {"degree": r"\\circ|\u00b0|\bangles?\b|\d\$? degrees\b", "dollar": r"\\\$|\bdollar"}
 PERCENT_REQUEST = re.compile(
-    r"(?:what|how many|as a) percent|percentage"
+    rf"(?:(?:what|{FINDING_VERBS})(?: is| was)?(?: the)?|how many|as a) percent|percentage"
     r"|percent (?:increase|decrease|change|error|profit|loss)"
 )
 # Words in a question whose answer may be a percentage or a number between 0 and 1.
@@ -210,29 +220,45 @@ def find_asked_units(question: str) -> AskedUnits:
     measures, counted, words = set(), set(), set()
     for phrase in COUNTED_THINGS.findall(text):
         phrase = list(itertools.takewhile(lambda word: word not in END_WORDS, phrase.split()))
-        if unit := read_unit(" ".join(itertools.takewhile(is_measure_word, phrase))):
-            measures.add(unit)
-        else:
-            # In "how many cups of red flour", both cups and flour may be the unit, and in "how many
-            # books sold today" books, which is a plural.
-            groups = [group.split() for group in re.split(r"\bof\b", " ".join(phrase))]
-            counted |= {stem_word(group[-1]) for group in groups if group}
-            counted |= {stem_word(word) for word in phrase if PLURAL.fullmatch(word)}
-            if phrase and stem_word(phrase[0]) in MAGNITUDE_STEMS:
-                counted = {"#", stem_word(phrase[0])}  # and no other word, even if that is none
-            words |= {stem_word(word) for word in phrase}
+        words |= set(map(get_unit_name, phrase))
+        if phrase and stem_word(phrase[0]) in MAGNITUDE_STEMS:
+            counted = {"#", stem_word(phrase[0])}  # and no other word, even if that is none
+            continue
+        # Minutes in "more minutes", but not second in "second graders".
+        plural_measures = [unit for name, unit in list_measures(phrase) if PLURAL.fullmatch(name)]
+        if plural_measures:
+            measures.add(plural_measures[0])
+            continue
+        # In "how many cups of red flour", both cups and flour may be the unit, and in "how many
+        # books sold today" books, which is a plural. In "pages per day", days may not.
+        for group in re.split(r"\bof\b", " ".join(phrase).partition(" per ")[0]):
+            plurals = [word for word in group.split() if PLURAL.fullmatch(word)]
+            counted |= set(map(get_unit_name, plurals or group.split()[-1:]))
     if not (measures or counted):
         for phrase in NAMED_UNITS.findall(text):
             if unit := read_unit(" ".join(itertools.takewhile(is_measure_word, phrase.split()))):
                 measures.add(unit)
-    return AskedUnits(measures, counted - NON_UNIT_STEMS, words - NON_UNIT_STEMS)
+    not_counted = NON_UNIT_STEMS | MEASURES.keys()
+    return AskedUnits(measures, counted - not_counted, words - NON_UNIT_STEMS)
+
+
+def list_measures(words: Iterable[str]) -> list[tuple[str, Unit]]:
+    """Return the units of measurement among words in a row, each with the words before "per".
+
+    For "cost in dollars per square foot" these are the words "dollars".
+    """
+    texts = [
+        " ".join(run) for is_measure, run in itertools.groupby(words, is_measure_word) if is_measure
+    ]
+    return [(text.partition(" per ")[0], unit) for text in texts if (unit := read_unit(text))]
 
 
 def is_measure_word(word: str) -> bool:
     """Return whether a word can be part of the name of a measure, as in "square feet per hour"."""
-    # Shorter names, such as m and in, are often other words.
-    is_measure = len(word) > 2 and stem_word(word) in MEASURES_BY_STEM
-    return word in POWER_WORDS or word == "per" or is_measure
+    # Shorter names, such as m and in, are often other words, but not in m/s.
+    parts = word.split("/")
+    is_measure = len(word) > 2 and all(stem_word(part) in MEASURES_BY_STEM for part in parts)
+    return is_measure or word in POWER_WORDS or word in RATES or word == "per"
 
 
 def find_mentioned_measures(question: str) -> set[str]:
@@ -247,6 +273,10 @@ def find_mentioned_measures(question: str) -> set[str]:
         for stem in map(stem_word, {*words, *after_numbers})
         if stem in MEASURES_BY_STEM
     }
+    # Also m and s in "m/s", and miles and hours in "30mph".
+    for _, unit in list_measures(extract_prose(question).split()):
+        if min(power for _, power in unit) < 0:
+            measures |= {name for name, _ in unit}
     marked = {name for name, mark in MEASURE_MARKS.items() if re.search(mark, question)}
     return measures | marked | {"unit"}
 
@@ -254,13 +284,16 @@ def find_mentioned_measures(question: str) -> set[str]:
 def list_words(question: str) -> frozenset[str]:
     """Return the words of a question in lower case, with those of \\text{} in its formulas."""
     in_text = " ".join(re.findall(r"\\(?:text|mbox|mathrm)\{([^{}]*)\}", question)).lower()
-    return frozenset(extract_prose(question).split()) | set(re.findall("[a-z]+", in_text))
+    return frozenset(re.findall("[a-z]+", f"{extract_prose(question)} {in_text}"))
 
 
 def extract_prose(question: str) -> str:
-    """Return a question in lower case, with # in place of numbers, formulas and punctuation."""
+    """Return the words of a question in lower case, with # for numbers, formulas and punctuation.
+
+    Words that a hyphen or slash joins, as in "kilowatt-hours" and "m/s", are one word.
+    """
     text = re.sub(r"(?<!\\)\$[^$]*(?<!\\)\$|\d[\d.,]*|[.,;:?!]", " # ", question).lower()
-    return " ".join(re.findall(r"[a-z]+|#", text))
+    return " ".join(re.findall(r"[a-z]+(?:[/-][a-z]+)*|#", text))
 
 
 def asks_percent(question: str) -> bool:
@@ -285,8 +318,8 @@ def is_unit_allowed(gold: Unit, answer: Unit, question: str) -> bool:
       the sentence that asks if it names one.
     - If that sentence names no unit, an answer may have a measure that the question
       mentions: squared if the question is about an area, cubed if the question is about a volume.
-      It may not have degrees if the question is about lengths or trigonometric functions, and no
-      measure if it is about a rate, a probability or a ratio.
+      It may not have degrees if the question is about lengths or trigonometric functions, no
+      measure if it is about a probability or a ratio, and only one per time if it is about a rate.
     """
     if not answer or answer == gold:
         return True
@@ -301,7 +334,7 @@ def is_unit_allowed(gold: Unit, answer: Unit, question: str) -> bool:
         return is_counted
     if is_counted:
         return True
-    request = find_request(question)
+    request = CONDITION.sub("", find_request(question))
     units_of_request = find_asked_units(request)
     if units_of_request.measures or units_of_request.counted:
         return answer in units_of_request.measures
@@ -321,8 +354,13 @@ def is_unit_allowed(gold: Unit, answer: Unit, question: str) -> bool:
     is_not_angle = (
         asks_side
         or NON_ANGLE_WORDS & {*request_words}
-        or re.search(r"\\(?:sin|cos|tan|cot|sec|csc)", text)
+        or re.search(rf"\\(?:{TRIGONOMETRIC_FUNCTIONS})", text)
     )
-    if (is_not_angle and names == {"degree"}) or RATE_WORDS & {*request_words}:
+    if is_not_angle and names == {"degree"}:
         return False
-    return len(names) == 1 and names <= find_mentioned_measures(question) and powers == [power]
+    if not names <= find_mentioned_measures(question):
+        return False
+    if not RATE_REQUEST.search(" ".join(request_words)):
+        return powers == [power]
+    divisors = {name for name, power in answer if power < 0}
+    return powers == [-1, 1] and divisors == names & TIME_MEASURES
