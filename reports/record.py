@@ -16,7 +16,7 @@ import json
 import re
 import sys
 import tarfile
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
 from rapid.arguments import Parser
@@ -53,7 +53,7 @@ def main(arguments: list[str] | None = None) -> int:
         help="print the seed of each block, and its parameters for `snakemake --config`; with "
         "SEED, only those of the blocks with these seeds",
     )
-    add("--complete", action="store_true", help="exit with 1 if a seed has no archive yet")
+    add("--left", action="store_true", help="print which blocks are not recorded yet, if any")
     add("--unpack", action="store_true", help="extract all archives; files that exist are kept")
     options = parser.parse_args(arguments)
     try:
@@ -65,10 +65,9 @@ def main(arguments: list[str] | None = None) -> int:
             unpack_archives(options.archives)
         if options.pack is not None:
             pack_block(plan, options.pack, options.archives)
-        if options.complete and (missing := list_missing_seeds(plan.params, options.archives)):
-            seeds = join_words([*map(str, missing)])
-            print(f"no archive yet of the runs with these seeds: {seeds}", file=sys.stderr)
-            return 1
+        if options.left and (left := list_left_blocks(options.configfile, options.archives)):
+            count, seeds = len(list_blocks(plan.params)), join_words([*map(str, sorted({*left}))])
+            print(f"{len(left)} of {count} blocks are left; their seeds: {seeds}")
     except (BadInput, OSError, tarfile.TarError) as error:
         print(f"reports.record: {error}", file=sys.stderr)
         return 1
@@ -117,7 +116,8 @@ def pack_block(plan: Plan, seed: int, path_prefix: str) -> None:
     """Write the archive of a seed, and those of the jobs on which all blocks depend.
 
     In a tuning the archive has the finished jobs of the seed, and in other experiments all of them.
-    The models of the packed runs are then deleted, except the one that other runs start from.
+    The models of the packed runs are then deleted, except the one that other runs start from. The
+    archive of models is not written if one of them is missing, as in a clone with recorded runs.
 
     Args:
         path_prefix: the beginning of the archives' paths, PATH/NAME.
@@ -142,12 +142,37 @@ def pack_block(plan: Plan, seed: int, path_prefix: str) -> None:
         raise BadInput(f"the block of seed {seed} cannot be packed: {reason}")
     _write_archive(Path(f"{path_prefix}-seed{seed}.tar.xz"), _list_files(block, want_models=False))
     _write_archive(Path(f"{path_prefix}-start.tar.xz"), _list_files(starts, want_models=False))
-    if not (models := Path(f"{path_prefix}-models.tar")).exists():
-        _write_archive(models, _list_files(starts, want_models=True))
+    models, model_files = Path(f"{path_prefix}-models.tar"), _list_files(starts, want_models=True)
+    if not models.exists() and all(file.exists() for file in model_files):
+        _write_archive(models, model_files)
     for job in block:
         if job.rule == "train":
             for folder in MODEL_FOLDERS:
                 remove_path(Path(job.folder, folder))
+
+
+def list_left_blocks(files: Sequence[str], path_prefix: str) -> list[int]:
+    """Return the seed of each block that is not recorded yet.
+
+    The archive of a seed has all its blocks, except in a tuning, where it grows with each of them.
+
+    Args:
+        files: the parameter files of the experiment.
+        path_prefix: the beginning of the archives' paths, PATH/NAME.
+    """
+    params = load_config_files(files)
+    missing = list_missing_seeds(params, path_prefix)
+    left = []
+    for seed in list_seeds(params):
+        for section, values in _list_selections(params, seed):
+            if seed not in missing and params.arena and params.arena.tuning:
+                selection = json.dumps({section: values})
+                plan = build_plan(load_config_files([*files, selection]))
+                *jobs, _ = plan.list_with_inputs(ARENA)
+                left += [seed] * any(not Path(job.manifest).is_file() for job in jobs)
+            else:
+                left += [seed] * (seed in missing)
+    return left
 
 
 def list_missing_seeds(params: Params, path_prefix: str) -> list[int]:
