@@ -109,7 +109,9 @@ def locate_key(key: str, values: dict, sources: tuple[Path | str, ...]) -> str:
     "params" if there is no parent.
     """
     with suppress(RecursionError):  # YAML aliases can make a value contain itself
-        if sources and look_up(key, values) != look_up(key, read(*sources)):
+        used, written = look_up(key, values), look_up(key, read(*sources))
+        is_nan = str(used) == str(written) == "nan"  # which differs from itself
+        if sources and used != written and not is_nan:
             return "--config"
     files = [source for source in reversed(sources) if not is_json_text(source)]
     lines = [(file, dict(_walk_lines(_parse_file(file, yaml.compose)))) for file in files]
