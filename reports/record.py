@@ -27,7 +27,7 @@ from rapid.artifacts.runs import SNAPSHOTS
 from rapid.config.jobs import Plan, build_plan
 from rapid.config.params import Params, load_config_files
 from rapid.config.specs import list_arena_runs, list_study_runs
-from rapid.freshness import Job
+from rapid.freshness import Examination, Job
 from rapid.text import join_words
 
 MODEL_FOLDERS = ("model", SNAPSHOTS)  # in the folder of a run
@@ -59,7 +59,9 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         plan = build_plan(load_config_files(options.configfile))
         if options.list_blocks is not None:
-            for seed, parameters in list_blocks(plan.params, options.list_blocks):
+            blocks = list_blocks(plan.params, options.list_blocks)
+            check_start_models(plan, [seed for seed, _ in blocks], options.archives)
+            for seed, parameters in blocks:
                 print(seed, parameters)
         if options.unpack:
             unpack_archives(options.archives)
@@ -125,15 +127,7 @@ def pack_block(plan: Plan, seed: int, path_prefix: str) -> None:
     Raises:
         BadInput: a job that has to be packed is not finished, or no run has this seed.
     """
-    *jobs, _ = plan.list_with_inputs(ARENA if plan.params.arena else STUDIES)  # without the report
-    inputs_of_training = {source for job in jobs if job.rule == "train" for source in job.inputs}
-    block, starts = [], []
-    for job in jobs:
-        _, names = parse_folder(job.folder.removeprefix(plan.root))
-        if "seed" not in names or job in inputs_of_training:
-            starts.append(job)
-        elif names["seed"] == str(seed):
-            block.append(job)
+    starts, block = _list_jobs_of_seed(plan, seed)
     if block and plan.params.arena and plan.params.arena.tuning:
         block = [job for job in block if Path(job.manifest).is_file()] or block
     missing = [job.folder for job in [*starts, *block] if not Path(job.manifest).is_file()]
@@ -149,6 +143,43 @@ def pack_block(plan: Plan, seed: int, path_prefix: str) -> None:
         if job.rule == "train":
             for folder in MODEL_FOLDERS:
                 remove_path(Path(job.folder, folder))
+
+
+def _list_jobs_of_seed(plan: Plan, seed: int) -> tuple[list[Job], list[Job]]:
+    """Return the jobs on which all blocks depend, and the other jobs with a seed."""
+    *jobs, _ = plan.list_with_inputs(ARENA if plan.params.arena else STUDIES)  # without the report
+    inputs_of_training = {source for job in jobs if job.rule == "train" for source in job.inputs}
+    block, starts = [], []
+    for job in jobs:
+        _, names = parse_folder(job.folder.removeprefix(plan.root))
+        if "seed" not in names or job in inputs_of_training:
+            starts.append(job)
+        elif names["seed"] == str(seed):
+            block.append(job)
+    return starts, block
+
+
+def check_start_models(plan: Plan, seeds: Collection[int], path_prefix: str) -> None:
+    """Check that runs of seeds that are not recorded find the models that they start from.
+
+    A clone with the recorded results has the manifests of these models, and not their files.
+
+    Raises:
+        BadInput: a model is missing although its job is up to date.
+    """
+    left = {*seeds} & {*list_missing_seeds(plan.params, path_prefix)}
+    starts, _ = _list_jobs_of_seed(plan, min(left)) if left else ([], [])
+    examination = Examination(hash_all=False)
+    for job in starts:
+        if Path(job.manifest).is_file() and not examination.explain(job):
+            files = _list_files([job], want_models=True)
+            if missing := [file for file in files if not file.exists()]:
+                raise BadInput(
+                    f"{missing[0]} is missing, a model that runs start from. Get "
+                    f"{path_prefix}-models.tar from the machine that recorded the other seeds. Or "
+                    f"delete {job.manifest}: the model is then made again, and recorded seeds too "
+                    "unless it is the same bit for bit"
+                )
 
 
 def list_left_blocks(files: Sequence[str], path_prefix: str) -> list[int]:

@@ -380,6 +380,8 @@ def _describe_error(item: dict, values: Any) -> str:
     reason = re.sub(r"^\w+ should ", "must ", message)
     if item["type"] in ("model_type", "dict_type"):
         reason = "must be a section, with keys and values"
+        if item["input"] == "null":  # Snakemake parses no null in the values of --config
+            reason += "; --config cannot have null: write it in an overlay"
     elif item["type"] == "list_type":
         example = f": [{item['input']}]" if isinstance(item["input"], int | float | str) else ""
         reason = f"must be a list{example}"

@@ -233,6 +233,20 @@ def test_block_is_packed_in_a_clone_without_the_models_of_the_start(plan):
     assert not Path(f"{ARCHIVES}-models.tar").exists()
 
 
+def test_seed_that_is_not_recorded_needs_the_models_of_the_start(plan, capsys):
+    run_jobs(plan, unfinished="seed2")
+    assert run_command("--pack", "1", "--list-blocks") == 0
+    model = Path("experiments", NAME, "models/tiny_qwen")
+    Path(model, "model.safetensors").unlink()
+    assert run_command("--list-blocks", "1") == 0
+    capsys.readouterr()
+    assert run_command("--list-blocks") == 1
+    printed = capsys.readouterr()
+    assert printed.out == "" and f"{model}/model.safetensors is missing" in printed.err
+    Path(model, "manifest.json").unlink()  # as the message says
+    assert run_command("--list-blocks") == 0
+
+
 def test_seed_of_a_tuning_without_a_finished_run_is_not_packed(plan, capsys):
     add_tuning([1e-4, 2e-4])
     run_jobs(build_plan(load_files("params.yaml", "real.yaml")), unfinished="seed102")
