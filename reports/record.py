@@ -170,16 +170,19 @@ def check_start_models(plan: Plan, seeds: Collection[int], path_prefix: str) -> 
     left = {*seeds} & {*list_missing_seeds(plan.params, path_prefix)}
     starts, _ = _list_jobs_of_seed(plan, min(left)) if left else ([], [])
     examination = Examination(hash_all=False)
-    for job in starts:
-        if Path(job.manifest).is_file() and not examination.explain(job):
-            files = _list_files([job], want_models=True)
-            if missing := [file for file in files if not file.exists()]:
-                raise BadInput(
-                    f"{missing[0]} is missing, a model that runs start from. Get "
-                    f"{path_prefix}-models.tar from the machine that recorded the other seeds. Or "
-                    f"delete {job.manifest}: the model is then made again, and recorded seeds too "
-                    "unless it is the same bit for bit"
-                )
+    missing = {
+        job: files
+        for job in starts
+        if Path(job.manifest).is_file() and not examination.explain(job)
+        if (files := [file for file in _list_files([job], want_models=True) if not file.exists()])
+    }
+    if missing:
+        [file, *_], manifests = next(iter(missing.values())), [job.manifest for job in missing]
+        raise BadInput(
+            f"{file} is missing, of a model that runs start from. Get {path_prefix}-models.tar from "
+            f"the machine that recorded the other seeds. Or delete {join_words(manifests)}: these "
+            "models are then made again, and recorded seeds too unless they are the same bit for bit"
+        )
 
 
 def list_left_blocks(files: Sequence[str], path_prefix: str) -> list[int]:
