@@ -179,9 +179,10 @@ def check_start_models(plan: Plan, seeds: Collection[int], path_prefix: str) -> 
     if missing:
         [file, *_], manifests = next(iter(missing.values())), [job.manifest for job in missing]
         raise BadInput(
-            f"{file} is missing, of a model that runs start from. Get {path_prefix}-models.tar from "
-            f"the machine that recorded the other seeds. Or delete {join_words(manifests)}: these "
-            "models are then made again, and recorded seeds too unless they are the same bit for bit"
+            f"{file} is missing, of a model that runs start from. Get {path_prefix}-models.tar "
+            "from the machine that recorded the other seeds. Or delete "
+            f"{join_words(manifests)}: these models are then made again, and recorded seeds too "
+            "unless the models are the same bit for bit"
         )
 
 
