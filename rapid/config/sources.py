@@ -61,6 +61,17 @@ def read(*sources: Path | str) -> dict:
     return merged
 
 
+def order_keys(values: dict, *sources: Path | str) -> dict:
+    """Return values that were merged from these files, with keys in the order of the files.
+
+    Snakemake puts the keys of an overlay first if params.yaml is not among its --configfile. The
+    order of benchmarks decides the tokenizer, and so all results.
+    """
+    ordered = read(*sources)
+    _merge_into(ordered, values)
+    return ordered
+
+
 def put_default_file_first(files: Iterable[Path | str]) -> list[Path | str]:
     """Return params.yaml, if this folder has one, and then these files, as Snakemake reads them.
 

@@ -10,6 +10,7 @@ from rapid.benchmarks import BENCHMARKS
 from rapid.config import specs
 from rapid.config.jobs import Plan
 from rapid.config.params import BadParams, load, load_config_files, read
+from rapid.config.sources import order_keys
 
 ROOT = Path(__file__).parents[2]
 ALL_BUT_SFT = "all but sft"
@@ -256,6 +257,20 @@ def test_a_value_of_the_command_line_is_not_located_in_a_file(values, tmp_path):
     values["rapid"]["eta"] = -1
     with pytest.raises(BadParams, match=r"^--config: rapid\.eta: -1 is invalid"):
         load(values, path)
+
+
+def test_keys_have_the_order_of_the_files_however_snakemake_merged_them(tmp_path):
+    """Snakemake puts an overlay's benchmark first if params.yaml is not among its --configfile."""
+    overlay = tmp_path / "overlay.yaml"
+    overlay.write_text("benchmarks: {math: {train: 32}}")
+    files = ROOT / "params.yaml", overlay
+    merged = read(*files)
+    benchmarks = merged["benchmarks"]
+    config = merged | {"benchmarks": {"math": benchmarks["math"], **benchmarks}}
+    config["rapid"] = config["rapid"] | {"eta": 3.0}  # of --config
+    ordered = order_keys(config, *files)
+    assert ordered == config
+    assert [*ordered["benchmarks"]] == ["mbpp_plus", "math", "minif2f"] != [*config["benchmarks"]]
 
 
 def test_a_number_is_no_key(values):
