@@ -8,9 +8,10 @@ pull` lose them. A job is up to date if
 2. each file that it read has not changed since, and the job that wrote the file (if it is not the
    user's) is up to date too,
 3. the files that it wrote exist and are unchanged.
-Snakemake plans all other jobs (workflow/rules/common.smk). The workflow reads only manifests and
-small files to find these jobs, whereas `rapid verify` and `rapid reconcile` read every file. `rapid
-accept` marks jobs as up to date that are stale only because the code changed.
+Snakemake plans all other jobs (workflow/rules/common.smk). The workflow reads only manifests, small
+files, and large files of the user that were replaced since to find these jobs, whereas `rapid
+verify` and `rapid reconcile` read every file. `rapid accept` marks jobs as up to date that are stale
+only because the code changed.
 """
 
 import os
