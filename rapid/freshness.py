@@ -10,8 +10,8 @@ pull` lose them. A job is up to date if
 3. the files that it wrote exist and are unchanged.
 Snakemake plans all other jobs (workflow/rules/common.smk). The workflow reads only manifests, small
 files, and large files of the user that were replaced since to find these jobs, whereas `rapid
-verify` and `rapid reconcile` read every file. `rapid accept` marks jobs as up to date that are stale
-only because the code changed.
+verify` and `rapid reconcile` read every file. `rapid accept` marks jobs as up to date that are
+stale only because the code changed.
 """
 
 import os

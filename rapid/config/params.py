@@ -383,8 +383,7 @@ def _describe_error(item: dict, values: Any) -> str:
         if item["input"] == "null":  # Snakemake parses no null in the values of --config
             reason += "; --config cannot have null: write it in an overlay"
     elif item["type"] == "list_type":
-        example = f": [{item['input']}]" if isinstance(item["input"], int | float | str) else ""
-        reason = f"must be a list{example}"
+        reason = "must be a list, in brackets"
     elif item["type"] == "too_short":
         count = item["ctx"]["min_length"]
         reason = f"must have at least {count} item{'s' * (count > 1)}"

@@ -33,7 +33,7 @@ def set_key(values: dict, key: str, value) -> None:
         ("compute.threads", "two", "valid integer"),
         ("tables.main.algorithms", ["ppo"], "must be one of sft, grpo, "),
         ("tables.main.seeds", [], "must have at least 1 item\n"),
-        ("tables.main.seeds", 3, "must be a list: [3]\n"),
+        ("tables.main.seeds", 3, "must be a list, in brackets\n"),
         ("benchmarks", 3, "must be a section, with keys and values\n"),
         ("benchmarks.minif2f", "null", "; --config cannot have null: write it in an overlay\n"),
         ("tables.main.model", "gpt", "must be one of the models tiny-qwen2, "),
