@@ -103,33 +103,43 @@ BLOCKS = experiments/$@.yaml $(if $(SUFFIX),experiments/$@$(SUFFIX).yaml)
 BLOCKS_NAME = $@$(SUFFIX)
 ARCHIVES = experiments/$(if $(SUFFIX),$(BLOCKS_NAME)/)$(BLOCKS_NAME)
 BLOCKS_TUNING = experiments/$(@:-tuning=).yaml experiments/$@.yaml
-# $(1): parameter files; $(2): beginning of the archives' paths; $(3): the report, arena or studies.
+# $(1): parameter files; $(2): beginning of the archives' paths; $(3): the report, arena or studies,
+# of which a block only makes the runs, because its report would show no other seed.
 define run_blocks
 	$(ACTIVATE) python -m reports.record --configfile params.yaml $(1) --archives $(2) --unpack
 	$(if $(ACCEPT),$(ACTIVATE) rapid accept --configfile params.yaml $(1))
 	$(ACTIVATE) set -e; files="--configfile params.yaml $(1)"; \
 		blocks=$$(python -m reports.record $$files --archives $(2) --list-blocks $(SEEDS)); \
 		echo "$$blocks" | while read -r seed parameters; do \
-			snakemake --cores $(CORES) $$files --config "$$parameters" -- $(3) < /dev/null; \
+			snakemake --cores $(CORES) $$files --config "$$parameters" --omit-from $(3) \
+				-- $(3) < /dev/null; \
 			python -m reports.record $$files --archives $(2) --pack $$seed; \
 		done
+endef
+# $(1): parameter files; $(2): beginning of the archives' paths; $(3): commands for when no block is
+# left. Blocks are left if SEEDS has selected others.
+define end_blocks
+	$(ACTIVATE) set -e; files="--configfile params.yaml $(1)"; \
+		left=$$(python -m reports.record $$files --archives $(2) --left); \
+		if [ -n "$$left" ]; then \
+			echo "$$left. Results follow after the last block: repeat the command without SEEDS."; \
+		else $(3); fi
 endef
 # $(1): the report; $(2): the report's files to keep.
 define run_experiment_in_blocks
 	$(call run_blocks,$(BLOCKS),$(ARCHIVES),$(1))
-	$(ACTIVATE) set -e; files="--configfile params.yaml $(BLOCKS)"; \
-		if python -m reports.record $$files --archives $(ARCHIVES) --complete; then \
-			snakemake --cores $(CORES) $$files -- $(1); \
-			for file in $(2); do \
-				cp experiments/$(BLOCKS_NAME)/reports/$(1)/$$file $(ARCHIVES)-$$file; \
-			done; \
-			cat $(ARCHIVES)-tables.txt; \
-		fi
+	$(call end_blocks,$(BLOCKS),$(ARCHIVES),\
+		snakemake --cores $(CORES) $$files -- $(1); \
+		for file in $(2); do \
+			cp experiments/$(BLOCKS_NAME)/reports/$(1)/$$file $(ARCHIVES)-$$file; \
+		done; \
+		cat $(ARCHIVES)-tables.txt)
 endef
 define tune_in_blocks
 	$(call run_blocks,$(BLOCKS_TUNING),experiments/$@,arena)
-	$(ACTIVATE) python -m reports.tuning --configfile params.yaml $(BLOCKS_TUNING) \
-		--record experiments/$@.csv --write experiments/$(@:-tuning=).yaml
+	$(call end_blocks,$(BLOCKS_TUNING),experiments/$@,\
+		python -m reports.tuning $$files --record experiments/$@.csv \
+			--write experiments/$(@:-tuning=).yaml)
 endef
 
 arena-real: setup  ## the arena on SmolLM2-135M, seed by seed  (SEEDS="1 2"; ARENA=--quick: in minutes)

@@ -8,9 +8,10 @@ pull` lose them. A job is up to date if
 2. each file that it read has not changed since, and the job that wrote the file (if it is not the
    user's) is up to date too,
 3. the files that it wrote exist and are unchanged.
-Snakemake plans all other jobs (workflow/rules/common.smk). The workflow reads only manifests and
-small files to find these jobs, whereas `rapid verify` and `rapid reconcile` read every file. `rapid
-accept` marks jobs as up to date that are stale only because the code changed.
+Snakemake plans all other jobs (workflow/rules/common.smk). The workflow reads only manifests, small
+files, and large files of the user that were replaced since to find these jobs, whereas `rapid
+verify` and `rapid reconcile` read every file. `rapid accept` marks jobs as up to date that are
+stale only because the code changed.
 """
 
 import os
@@ -26,10 +27,9 @@ from pathlib import Path
 from rapid.artifacts.code import Spec
 from rapid.artifacts.files import BadFile, read_json, sha256_file, write_json
 from rapid.artifacts.layout import RESULT_FOLDERS, STAGES, list_roots, list_runs
-from rapid.artifacts.manifests import MANIFEST, Manifest, remove_path
+from rapid.artifacts.manifests import MANIFEST, SMALL_FILE, Manifest, remove_path
 from rapid.artifacts.runs import CHECKPOINTS
 
-SMALL_FILE = 1 << 20  # bytes; files up to this size are always hashed
 # Named in messages in place of the changed files, if a manifest lists no files of code.
 UNLISTED_CODE = "files that are not listed in manifest.json"
 
@@ -177,7 +177,6 @@ class Examination:
         """Return which input of a job has changed since the job ran; "" if none has."""
         if added := [path for path in job.sources if path not in manifest.inputs]:
             return f"its input has changed: {added[0]}"
-        ended_at = os.path.getmtime(job.manifest)
         for path, expected in manifest.inputs.items():
             # If an examined job writes this file, the job's folder is a parent of the file.
             folders = (folder.as_posix() for folder in Path(path).parents)
@@ -188,24 +187,28 @@ class Examination:
                 # The job that wrote it must run, or the file changed or is no output any more.
                 return f"its input is not up to date: {path}"
             else:  # a user's file, or an optional file that a finished job did not write
-                is_same = self._is_user_file_unchanged(path, expected, ended_at)
+                changed_at = manifest.input_times.get(path)
+                is_same = self._is_user_file_unchanged(path, expected, changed_at)
             if not is_same:
                 return f"its input has changed: {path}"
         return ""
 
-    def _is_user_file_unchanged(self, path: str, expected: str, ended_at: float) -> bool:
+    def _is_user_file_unchanged(self, path: str, expected: str, changed_at: int | None) -> bool:
         """Return whether a user's file is still the one that a job read.
+
+        Unless all files are hashed, a large file counts as unchanged if its `st_ctime_ns` is still
+        the same. Its modification time would not do, because `rsync -a`, `cp -a` and a changed
+        symbolic link put an older file in its place.
 
         Args:
             expected: digest of the file when the job read it; "" if there was no file.
-            ended_at: when the job ended, in seconds since 1970. Unless all files are hashed, a
-                large file that was last written before this time counts as unchanged.
+            changed_at: the file's time in `Manifest.input_times`; None if it has none.
         """
         if not os.path.isfile(path):
             return expected == ""
         status = os.stat(path)
-        is_old = status.st_size > SMALL_FILE and status.st_mtime <= ended_at
-        return (is_old and not self._hash_all) or self._digest(path) == expected
+        is_untouched = status.st_size > SMALL_FILE and status.st_ctime_ns == changed_at
+        return (is_untouched and not self._hash_all) or self._digest(path) == expected
 
 
 def examine_jobs(

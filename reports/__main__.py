@@ -14,6 +14,7 @@ from rapid.config.params import BadParams, load_files
 from rapid.config.sources import read
 from rapid.config.specs import (
     BASE,
+    add_base_runs,
     build_report_spec,
     list_arena_runs,
     list_study_runs,
@@ -23,6 +24,7 @@ from rapid.errors.shortages import describe_shortage
 from rapid.processes.lifetimes import end_with_reader, end_with_workflow
 from reports import contents, imported
 from reports.contents import Content
+from reports.manifests import find_other_parameters
 from reports.outcomes import RESULTS_FILE, build_record
 from reports.paper_style import PaperStyle
 from reports.render import latex, text
@@ -98,7 +100,17 @@ def _read_runs(options: argparse.Namespace) -> ReportData:
     params, (select_runs, *_) = load_files(*options.config), KINDS[options.kind]
     if options.kind != "report" and not getattr(params, options.kind):
         raise BadParams(f"--{options.kind}: the parameters have no section {options.kind}")
-    return ReportData.read(params, options.root, select_runs(params))
+    runs = select_runs(params)
+    data = ReportData.read(params, options.root, runs)
+    if changes := find_other_parameters(params, add_base_runs(runs), options.root):
+        folder, differences = next(iter(changes.items()))
+        print(
+            f"reports: warning: {len(changes)} of the jobs whose results are shown were run with "
+            f"other parameters, such as {folder}: {', '.join(differences[:3])}. To repeat them, "
+            "run snakemake with the present parameters",
+            file=sys.stderr,
+        )
+    return data
 
 
 def _hash_inputs(data: ReportData, kind: str) -> dict[str, str]:

@@ -1,6 +1,6 @@
 """Reads the manifests of jobs, and checks that each job read the files that exist now."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +8,11 @@ from pydantic import field_validator
 
 from rapid.artifacts.files import BadFile
 from rapid.artifacts.manifests import MANIFEST, Manifest
+from rapid.config import specs
+from rapid.config.jobs import build_plan
+from rapid.config.params import Params
+from rapid.config.specs import BASE, Run
+from rapid.freshness import list_differences
 from rapid.grading.permissions import GradingPermissions
 
 
@@ -62,3 +67,36 @@ def check_input_versions(manifests: dict[str, JobManifest]) -> None:
                     f"{name}: its job read another version of {path}. Delete {name} and "
                     "run snakemake again: it repeats the job"
                 )
+
+
+def find_other_parameters(params: Params, runs: Sequence[Run], root: Path) -> dict[str, list[str]]:
+    """Return how the parameters of finished jobs differ from the present ones.
+
+    Args:
+        runs: runs and models before training (`add_base_runs`), whose trainings and evaluations are
+            compared, with their problems and models.
+        root: the folder that contains the jobs' folders.
+
+    Returns:
+        The differences by the folder of each job that has any.
+    """
+    present = {
+        **{f"data/{name}": specs.build_prepare_spec(params, name) for name in params.benchmarks},
+        **{
+            f"models/{name}": specs.build_model_spec(params, name)
+            for name in dict.fromkeys(run.model for run in runs)
+        },
+        **{
+            run.folder: specs.build_train_spec(params, run) for run in runs if run.algorithm != BASE
+        },
+        **{run.evaluation: specs.build_evaluate_spec(params, run) for run in runs},
+    }
+    locate_job = build_plan(params, root).get_folder
+    differences = {}
+    for name, spec in present.items():
+        folder = locate_job(name)
+        if manifest := JobManifest.read(root / folder):
+            same_code = {"code": manifest.spec.get("code", "")}
+            new = spec.model_dump(mode="json") | same_code
+            differences[folder] = list_differences(manifest.spec, new)
+    return {folder: changes for folder, changes in differences.items() if changes}

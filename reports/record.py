@@ -16,7 +16,7 @@ import json
 import re
 import sys
 import tarfile
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
 from rapid.arguments import Parser
@@ -27,7 +27,7 @@ from rapid.artifacts.runs import SNAPSHOTS
 from rapid.config.jobs import Plan, build_plan
 from rapid.config.params import Params, load_config_files
 from rapid.config.specs import list_arena_runs, list_study_runs
-from rapid.freshness import Job
+from rapid.freshness import Examination, Job
 from rapid.text import join_words
 
 MODEL_FOLDERS = ("model", SNAPSHOTS)  # in the folder of a run
@@ -53,22 +53,23 @@ def main(arguments: list[str] | None = None) -> int:
         help="print the seed of each block, and its parameters for `snakemake --config`; with "
         "SEED, only those of the blocks with these seeds",
     )
-    add("--complete", action="store_true", help="exit with 1 if a seed has no archive yet")
+    add("--left", action="store_true", help="print which blocks are not recorded yet, if any")
     add("--unpack", action="store_true", help="extract all archives; files that exist are kept")
     options = parser.parse_args(arguments)
     try:
         plan = build_plan(load_config_files(options.configfile))
         if options.list_blocks is not None:
-            for seed, parameters in list_blocks(plan.params, options.list_blocks):
+            blocks = list_blocks(plan.params, options.list_blocks)
+            check_start_models(plan, [seed for seed, _ in blocks], options.archives)
+            for seed, parameters in blocks:
                 print(seed, parameters)
         if options.unpack:
             unpack_archives(options.archives)
         if options.pack is not None:
             pack_block(plan, options.pack, options.archives)
-        if options.complete and (missing := list_missing_seeds(plan.params, options.archives)):
-            seeds = join_words([*map(str, missing)])
-            print(f"no archive yet of the runs with these seeds: {seeds}", file=sys.stderr)
-            return 1
+        if options.left and (left := list_left_blocks(options.configfile, options.archives)):
+            count, seeds = len(list_blocks(plan.params)), join_words([*map(str, sorted({*left}))])
+            print(f"{len(left)} of {count} blocks are left; their seeds: {seeds}")
     except (BadInput, OSError, tarfile.TarError) as error:
         print(f"reports.record: {error}", file=sys.stderr)
         return 1
@@ -117,7 +118,8 @@ def pack_block(plan: Plan, seed: int, path_prefix: str) -> None:
     """Write the archive of a seed, and those of the jobs on which all blocks depend.
 
     In a tuning the archive has the finished jobs of the seed, and in other experiments all of them.
-    The models of the packed runs are then deleted, except the one that other runs start from.
+    The models of the packed runs are then deleted, except the one that other runs start from. The
+    archive of models is not written if one of them is missing, as in a clone with recorded runs.
 
     Args:
         path_prefix: the beginning of the archives' paths, PATH/NAME.
@@ -125,6 +127,26 @@ def pack_block(plan: Plan, seed: int, path_prefix: str) -> None:
     Raises:
         BadInput: a job that has to be packed is not finished, or no run has this seed.
     """
+    starts, block = _list_jobs_of_seed(plan, seed)
+    if block and plan.params.arena and plan.params.arena.tuning:
+        block = [job for job in block if Path(job.manifest).is_file()] or block
+    missing = [job.folder for job in [*starts, *block] if not Path(job.manifest).is_file()]
+    if missing or not block:
+        reason = f"{missing[0]} is not finished" if missing else "no run has this seed"
+        raise BadInput(f"the block of seed {seed} cannot be packed: {reason}")
+    _write_archive(Path(f"{path_prefix}-seed{seed}.tar.xz"), _list_files(block, want_models=False))
+    _write_archive(Path(f"{path_prefix}-start.tar.xz"), _list_files(starts, want_models=False))
+    models, model_files = Path(f"{path_prefix}-models.tar"), _list_files(starts, want_models=True)
+    if not models.exists() and all(file.exists() for file in model_files):
+        _write_archive(models, model_files)
+    for job in block:
+        if job.rule == "train":
+            for folder in MODEL_FOLDERS:
+                remove_path(Path(job.folder, folder))
+
+
+def _list_jobs_of_seed(plan: Plan, seed: int) -> tuple[list[Job], list[Job]]:
+    """Return the jobs on which all blocks depend, and the other jobs with a seed."""
     *jobs, _ = plan.list_with_inputs(ARENA if plan.params.arena else STUDIES)  # without the report
     inputs_of_training = {source for job in jobs if job.rule == "train" for source in job.inputs}
     block, starts = [], []
@@ -134,20 +156,58 @@ def pack_block(plan: Plan, seed: int, path_prefix: str) -> None:
             starts.append(job)
         elif names["seed"] == str(seed):
             block.append(job)
-    if block and plan.params.arena and plan.params.arena.tuning:
-        block = [job for job in block if Path(job.manifest).is_file()] or block
-    missing = [job.folder for job in [*starts, *block] if not Path(job.manifest).is_file()]
-    if missing or not block:
-        reason = f"{missing[0]} is not finished" if missing else "no run has this seed"
-        raise BadInput(f"the block of seed {seed} cannot be packed: {reason}")
-    _write_archive(Path(f"{path_prefix}-seed{seed}.tar.xz"), _list_files(block, want_models=False))
-    _write_archive(Path(f"{path_prefix}-start.tar.xz"), _list_files(starts, want_models=False))
-    if not (models := Path(f"{path_prefix}-models.tar")).exists():
-        _write_archive(models, _list_files(starts, want_models=True))
-    for job in block:
-        if job.rule == "train":
-            for folder in MODEL_FOLDERS:
-                remove_path(Path(job.folder, folder))
+    return starts, block
+
+
+def check_start_models(plan: Plan, seeds: Collection[int], path_prefix: str) -> None:
+    """Check that runs of seeds that are not recorded find the models that they start from.
+
+    A clone with the recorded results has the manifests of these models, and not their files.
+
+    Raises:
+        BadInput: a model is missing although its job is up to date.
+    """
+    left = {*seeds} & {*list_missing_seeds(plan.params, path_prefix)}
+    starts, _ = _list_jobs_of_seed(plan, min(left)) if left else ([], [])
+    examination = Examination(hash_all=False)
+    missing = {
+        job: files
+        for job in starts
+        if Path(job.manifest).is_file() and not examination.explain(job)
+        if (files := [file for file in _list_files([job], want_models=True) if not file.exists()])
+    }
+    if missing:
+        [file, *_], manifests = next(iter(missing.values())), [job.manifest for job in missing]
+        raise BadInput(
+            f"{file} is missing, of a model that runs start from. Get {path_prefix}-models.tar "
+            "from the machine that recorded the other seeds. Or delete "
+            f"{join_words(manifests)}: these models are then made again, and recorded seeds too "
+            "unless the models are the same bit for bit"
+        )
+
+
+def list_left_blocks(files: Sequence[str], path_prefix: str) -> list[int]:
+    """Return the seed of each block that is not recorded yet.
+
+    The archive of a seed has all its blocks, except in a tuning, where it grows with each of them.
+
+    Args:
+        files: the parameter files of the experiment.
+        path_prefix: the beginning of the archives' paths, PATH/NAME.
+    """
+    params = load_config_files(files)
+    missing = list_missing_seeds(params, path_prefix)
+    left = []
+    for seed in list_seeds(params):
+        for section, values in _list_selections(params, seed):
+            if seed not in missing and params.arena and params.arena.tuning:
+                selection = json.dumps({section: values})
+                plan = build_plan(load_config_files([*files, selection]))
+                *jobs, _ = plan.list_with_inputs(ARENA)
+                left += [seed] * any(not Path(job.manifest).is_file() for job in jobs)
+            else:
+                left += [seed] * (seed in missing)
+    return left
 
 
 def list_missing_seeds(params: Params, path_prefix: str) -> list[int]:

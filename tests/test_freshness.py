@@ -162,16 +162,38 @@ def test_a_job_outside_a_plan_is_examined_after_those_that_it_reads(jobs):
     assert list_folders(examination.findings.stale) == ["a", "b", "c/d"]
 
 
-@pytest.mark.parametrize(("hours", "is_stale"), [(-1, False), (1, True)])
-def test_a_large_source_is_compared_if_it_is_newer_than_the_manifest(jobs, hours, is_stale):
-    large = b"x" * (SMALL_FILE + 1)
+def replace_by_an_older_file(path: Path) -> None:
+    """Put a file of the same size in the place of another, as `rsync -a` does."""
+    other = path.with_name("other")
+    other.write_bytes(path.read_bytes()[::-1])
+    os.utime(other, (1e9, 1e9))
+    other.replace(path)
+
+
+def point_a_link_elsewhere(path: Path) -> None:
+    """Let the path name another file, which existed before the job ran."""
+    path.unlink()
+    path.symlink_to("earlier")
+
+
+@pytest.mark.parametrize("change", [replace_by_an_older_file, point_a_link_elsewhere])
+def test_a_large_source_that_was_replaced_is_stale_however_old_the_new_file_is(jobs, change):
+    large = b"x" * SMALL_FILE + b"y"
+    Path("earlier").write_bytes(large[::-1])
     Path("source").write_bytes(large)
     write_job(jobs[0], "source")
-    Path("source").write_bytes(large[::-1] + b"y")
-    time = os.path.getmtime("a/manifest.json") + 3600 * hours
-    os.utime("source", (time, time))
-    assert bool(examine_jobs(jobs[:1], hash_all=False).stale) is is_stale
-    assert examine_jobs(jobs[:1]).stale
+    assert not examine_jobs(jobs[:1], hash_all=False).stale
+    change(Path("source"))
+    assert list_folders(examine_jobs(jobs[:1], hash_all=False).stale) == ["a"]
+
+
+def test_a_large_source_is_not_hashed_again_while_nobody_touches_it(jobs, monkeypatch):
+    Path("source").write_bytes(b"x" * (SMALL_FILE + 1))
+    write_job(jobs[0], "source")
+    hashed = []
+    monkeypatch.setattr("rapid.freshness.sha256_file", lambda path: hashed.append(path) or "")
+    examine_jobs(jobs[:1], hash_all=False)
+    assert hashed == ["a/out"]
 
 
 def test_reconciling_deletes_only_the_manifests_of_stale_jobs(jobs):

@@ -90,6 +90,7 @@ def get_versions() -> dict[str, str]:
 
 
 MANIFEST = "manifest.json"
+SMALL_FILE = 1 << 20  # bytes; the workflow hashes files up to this size each time it starts
 RecordT = TypeVar("RecordT", bound=Record)
 
 
@@ -106,6 +107,11 @@ class Manifest(Record):
     code: dict[str, str] = Field(default_factory=dict)
     inputs: dict[str, str]
     outputs: dict[str, str]
+    input_times: dict[str, int] = Field(
+        default_factory=dict,
+        description="when each input above SMALL_FILE was last written or put in its place: "
+        "st_ctime_ns of the file system, in nanoseconds since 1970, by path",
+    )
     versions: dict[str, str] = Field(default_factory=dict)
     hardware: str = ""
     commit: str = ""
@@ -299,6 +305,7 @@ def write_manifest(
             "code": spec.hash_code_files(),
             "inputs": inputs,
             "outputs": hash_files(*outputs),
+            "input_times": _read_change_times(inputs),
             "commit": get_commit(),
             "hardware": describe_hardware(),
             "versions": get_versions(),
@@ -312,6 +319,16 @@ def write_manifest(
         parent for path in map(Path, inputs) for parent in (path, *path.parents[:2])
     }
     clamp_future_times([*inputs, *(parent / MANIFEST for parent in manifest_folders)])
+
+
+def _read_change_times(paths: Iterable[str]) -> dict[str, int]:
+    """Return `Manifest.input_times` of these paths, of which some may not exist."""
+    times = {}
+    for path in paths:
+        with contextlib.suppress(OSError):
+            if (status := os.stat(path)).st_size > SMALL_FILE:
+                times[path] = status.st_ctime_ns
+    return times
 
 
 @contextlib.contextmanager

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rapid.artifacts.files import BadFile, BadInput, read_numbered_rows
+from rapid.artifacts.files import BadFile, BadInput, Record, read_numbered_rows
 from rapid.benchmarks.base import Benchmark, Problem
 from rapid.hub import limit_hub_waiting
 
@@ -157,10 +157,18 @@ def _make_id_unique(problem: Problem, used_ids: set[str], published: PublishedPr
     return problem.model_copy(update={problem.id_field: unique_id})
 
 
+class SplitField(Record):
+    """The field of a line of a file that names its split; most benchmarks' records lack it."""
+
+    split: str | None = None
+
+
 def _read_file(benchmark: Benchmark, path: Path) -> Iterable[tuple[str, Problem]]:
-    """Yield the split and the problem of each line of a file; "all" for a row without a split."""
-    for _, problem in read_numbered_rows(path, benchmark.record):
-        yield getattr(problem, "split", "") or "all", problem
+    """Yield the split and the problem of each line of a file; "all" for a line without a split."""
+    problems = read_numbered_rows(path, benchmark.record)
+    splits = read_numbered_rows(path, SplitField)
+    for (_, problem), (_, row) in zip(problems, splits, strict=True):
+        yield row.split or "all", problem
 
 
 def _read_dataset(benchmark: Benchmark, source: str) -> Iterable[tuple[str, Problem]]:

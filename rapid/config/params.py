@@ -378,8 +378,17 @@ def _describe_error(item: dict, values: Any) -> str:
         return f"{key}: is missing"
     # pydantic's messages begin as in "Input should be greater than 0".
     reason = re.sub(r"^\w+ should ", "must ", message)
-    if item["type"] == "model_type":
+    if item["type"] in ("model_type", "dict_type"):
         reason = "must be a section, with keys and values"
+        if item["input"] == "null":  # Snakemake parses no null in the values of --config
+            reason += "; --config cannot have null: write it in an overlay"
+    elif item["type"] == "list_type":
+        reason = "must be a list, in brackets"
+    elif item["type"] == "too_short":
+        count = item["ctx"]["min_length"]
+        reason = f"must have at least {count} item{'s' * (count > 1)}"
+    elif item["type"] == "invalid_key":
+        reason = "a key must be a text"
     elif item["type"] == "literal_error":
         reason += suggest_name(str(item["input"]), re.findall(r"'([^']*)'", reason))
     return describe_invalid(key, item["input"], reason)

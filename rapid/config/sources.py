@@ -61,6 +61,17 @@ def read(*sources: Path | str) -> dict:
     return merged
 
 
+def order_keys(values: dict, *sources: Path | str) -> dict:
+    """Return values that were merged from these files, with keys in the order of the files.
+
+    Snakemake puts the keys of an overlay first if params.yaml is not among its --configfile. The
+    order of benchmarks decides the tokenizer, and so all results.
+    """
+    ordered = read(*sources)
+    _merge_into(ordered, values)
+    return ordered
+
+
 def put_default_file_first(files: Iterable[Path | str]) -> list[Path | str]:
     """Return params.yaml, if this folder has one, and then these files, as Snakemake reads them.
 
@@ -109,7 +120,9 @@ def locate_key(key: str, values: dict, sources: tuple[Path | str, ...]) -> str:
     "params" if there is no parent.
     """
     with suppress(RecursionError):  # YAML aliases can make a value contain itself
-        if sources and look_up(key, values) != look_up(key, read(*sources)):
+        used, written = look_up(key, values), look_up(key, read(*sources))
+        is_nan = str(used) == str(written) == "nan"  # which differs from itself
+        if sources and used != written and not is_nan:
             return "--config"
     files = [source for source in reversed(sources) if not is_json_text(source)]
     lines = [(file, dict(_walk_lines(_parse_file(file, yaml.compose)))) for file in files]

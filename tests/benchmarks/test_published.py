@@ -126,13 +126,15 @@ def test_the_compressed_release_of_mbpp_plus_is_read(tmp_path):
     assert published.parts["all"][0].plus_input == []
 
 
-def test_a_file_is_divided_by_its_split_field(tmp_path):
-    rows = [
-        make_theorem("a"),
-        make_theorem("b", split="test"),
-        make_theorem("c", split="validation"),
-    ]
-    published = load_source(BENCHMARKS["minif2f"], write_rows(tmp_path / "f.jsonl", rows))
+@pytest.mark.parametrize(
+    ("benchmark", "make_row"),
+    [(MINIF2F, make_theorem), (MATH, lambda name, **changes: make_question(0, unique_id=name, **changes))],
+)  # fmt: skip
+def test_a_file_is_divided_by_its_split_field(tmp_path, benchmark, make_row):
+    """The record of MATH has no split."""
+    splits = {"a": "valid", "b": "test", "c": "validation"}
+    rows = [make_row(name, split=split) for name, split in splits.items()]
+    published = load_source(benchmark, write_rows(tmp_path / "f.jsonl", rows))
     assert {part: list_ids(rows) for part, rows in published.parts.items()} == {
         "train": ["a", "c"], "test": ["b"],
     }  # fmt: skip

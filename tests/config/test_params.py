@@ -10,6 +10,7 @@ from rapid.benchmarks import BENCHMARKS
 from rapid.config import specs
 from rapid.config.jobs import Plan
 from rapid.config.params import BadParams, load, load_config_files, read
+from rapid.config.sources import order_keys
 
 ROOT = Path(__file__).parents[2]
 ALL_BUT_SFT = "all but sft"
@@ -31,7 +32,10 @@ def set_key(values: dict, key: str, value) -> None:
         ("sft.top_p", 1.5, "less than or equal to 1"),
         ("compute.threads", "two", "valid integer"),
         ("tables.main.algorithms", ["ppo"], "must be one of sft, grpo, "),
-        ("tables.main.seeds", [], "at least 1 item"),
+        ("tables.main.seeds", [], "must have at least 1 item\n"),
+        ("tables.main.seeds", 3, "must be a list, in brackets\n"),
+        ("benchmarks", 3, "must be a section, with keys and values\n"),
+        ("benchmarks.minif2f", "null", "; --config cannot have null: write it in an overlay\n"),
         ("tables.main.model", "gpt", "must be one of the models tiny-qwen2, "),
         ("teacher", "nobody", "must be one of the models tiny-qwen2, "),
         ("benchmarks.math.n_step", 6, "a multiple of 4, the group size of grpo"),
@@ -59,8 +63,14 @@ def test_invalid_value_is_refused_with_key_value_and_reason(values, key, value, 
     with pytest.raises(BadParams) as refusal:
         load(values)
     message = str(refusal.value)
-    assert key in message and reason in message
-    invalid = value[0] if value and isinstance(value, list) and value != [1, 16] else value
+    assert key in message and reason in f"{message}\n"
+    invalid = (
+        8
+        if value == {8: 8}
+        else value[0]
+        if value and isinstance(value, list) and value != [1, 16]
+        else value
+    )
     assert repr(invalid) in message
     assert len(message.splitlines()) == 1
 
@@ -247,6 +257,34 @@ def test_a_value_of_the_command_line_is_not_located_in_a_file(values, tmp_path):
     values["rapid"]["eta"] = -1
     with pytest.raises(BadParams, match=r"^--config: rapid\.eta: -1 is invalid"):
         load(values, path)
+
+
+def test_keys_have_the_order_of_the_files_however_snakemake_merged_them(tmp_path):
+    """Snakemake puts an overlay's benchmark first if params.yaml is not among its --configfile."""
+    overlay = tmp_path / "overlay.yaml"
+    overlay.write_text("benchmarks: {math: {train: 32}}")
+    files = ROOT / "params.yaml", overlay
+    merged = read(*files)
+    benchmarks = merged["benchmarks"]
+    config = merged | {"benchmarks": {"math": benchmarks["math"], **benchmarks}}
+    config["rapid"] = config["rapid"] | {"eta": 3.0}  # of --config
+    ordered = order_keys(config, *files)
+    assert ordered == config
+    assert [*ordered["benchmarks"]] == ["mbpp_plus", "math", "minif2f"] != [*config["benchmarks"]]
+
+
+def test_a_number_is_no_key(values):
+    values["rapid"][8] = 8
+    with pytest.raises(BadParams, match=r"rapid\.8: 8 is invalid: a key must be a text"):
+        load(values)
+
+
+def test_nan_is_located_in_its_file(tmp_path):
+    """It is not equal to itself, so it seemed to be a value of the command line."""
+    file = tmp_path / "overlay.yaml"
+    file.write_text("training: {learning_rate: .nan}\n")
+    with pytest.raises(BadParams, match=r"overlay\.yaml:1: training\.learning_rate: nan"):
+        load(read(ROOT / "params.yaml", file), ROOT / "params.yaml", file)
 
 
 def test_an_invalid_variant_is_located_by_the_list_that_has_it(values):

@@ -61,12 +61,14 @@ def checkout(tmp_path_factory) -> Path:
     return folder
 
 
-def run_snakemake(folder: Path, *targets: str, overlays=(), options=(), status=0) -> str:
+def run_snakemake(
+    folder: Path, *targets: str, overlays=(), options=(), status=0, default=("params.yaml",)
+) -> str:
     """Run Snakemake as from a shell without an activated environment; return its output."""
     search_path = os.environ["PATH"].split(os.pathsep)
     search_path = [path for path in search_path if path != str(Path(sys.executable).parent)]
     variables = {"PATH": os.pathsep.join(search_path), "PYTHONPATH": ""}
-    files = ["params.yaml", *(f"experiments/{name}.yaml" for name in overlays)]
+    files = [*default, *(f"experiments/{name}.yaml" for name in overlays)]
     command = ["-m", "snakemake", "--cores", 4, "--nocolor", *options, "--configfile", *files]
     ended = python(*command, "--", *targets, folder=folder, status=status, **variables)
     return ended.stdout + ended.stderr
@@ -212,6 +214,14 @@ def test_an_accepted_change_of_code_plans_only_the_report(checkout, tmp_path):
         assert list_rules(run_snakemake(copy, TABLES, options=("-n",))) == ["report"]
     [note] = read_json(copy, run, "manifest.json")["accepted"]
     assert list(note["was"]) == [PROMPT]
+
+
+def test_an_overlay_alone_reuses_the_results_of_the_default(checkout):
+    """Its benchmark is the second of the default, whose order decides the tokenizer."""
+    overlay = {"name": "second", "benchmarks": {"math": {"train": 8}}}
+    (checkout / "experiments/second.yaml").write_text(yaml.safe_dump(overlay))
+    output = run_snakemake(checkout, overlays=("second",), options=("-n",), default=())
+    assert list_rules(output) == ["report", "all"]
 
 
 def test_a_wrong_value_ends_before_any_job(checkout):

@@ -49,6 +49,20 @@ def test_output_never_contains_nan_or_none(params, config, runs, tmp_path, capsy
     assert f"4 files from {counts[0]} evaluations and {counts[1]} tr" in printed.err
 
 
+def test_results_of_other_parameters_are_named(values, params, runs, tmp_path, capsys):
+    for run in specs.list_table_runs(params):
+        runs.write_manifest(params, run)  # of a training job that has written no results yet
+    options = ["--root", str(tmp_path), "--text"]
+    assert main(["--config", json.dumps(values), *options]) == 0
+    assert capsys.readouterr().err == ""
+    changed = values | {"rapid": values["rapid"] | {"eta": 7.0}}
+    assert main(["--config", json.dumps(changed), *options]) == 0
+    err = capsys.readouterr().err
+    folder = "runs/mbpp_plus/tiny_qwen/rapid-H4/seed0"
+    assert f"such as {folder}: objective.eta: 2.0 is now 7.0. To repeat" in err
+    assert err.count("\n") == 1 and "run snakemake" in err
+
+
 def test_files_of_tables_name_the_experiment(values, tmp_path):
     output = tmp_path / "out" / "tables.tex"
     arguments = ["--root", str(tmp_path), "--output", str(output)]

@@ -207,6 +207,46 @@ def test_archive_of_a_tuning_grows_with_its_finished_runs(plan):
     assert len(runs) == 4
 
 
+def test_blocks_of_a_tuning_are_left_until_each_has_run(plan, capsys):
+    add_tuning([1e-4, 2e-4])
+    tuning = build_plan(load_files("params.yaml", "real.yaml"))
+    run_jobs(tuning, unfinished="learning_rate=0.0002")
+    assert run_command("--pack", "101", "--left") == 0
+    assert capsys.readouterr().out == "3 of 4 blocks are left; their seeds: 101 and 102\n"
+    run_jobs(tuning)
+    assert run_command("--pack", "101", "--left") == 0
+    assert capsys.readouterr().out == "2 of 4 blocks are left; their seeds: 102\n"
+    assert run_command("--pack", "102", "--left") == 0
+    assert capsys.readouterr().out == ""
+
+
+def test_block_is_packed_in_a_clone_without_the_models_of_the_start(plan):
+    """Git has the archives of results, and not that of models."""
+    run_jobs(plan)
+    assert run_command("--pack", "1") == 0
+    shutil.rmtree(f"experiments/{NAME}")
+    Path(f"{ARCHIVES}-models.tar").unlink()
+    assert run_command("--unpack") == 0
+    before = Path(f"{ARCHIVES}-seed1.tar.xz").read_bytes()
+    assert run_command("--pack", "1") == 0
+    assert Path(f"{ARCHIVES}-seed1.tar.xz").read_bytes() == before
+    assert not Path(f"{ARCHIVES}-models.tar").exists()
+
+
+def test_seed_that_is_not_recorded_needs_the_models_of_the_start(plan, capsys):
+    run_jobs(plan, unfinished="seed2")
+    assert run_command("--pack", "1", "--list-blocks") == 0
+    model = Path("experiments", NAME, "models/tiny_qwen")
+    Path(model, "model.safetensors").unlink()
+    assert run_command("--list-blocks", "1") == 0
+    capsys.readouterr()
+    assert run_command("--list-blocks") == 1
+    printed = capsys.readouterr()
+    assert printed.out == "" and f"{model}/model.safetensors is missing" in printed.err
+    Path(model, "manifest.json").unlink()  # as the message says
+    assert run_command("--list-blocks") == 0
+
+
 def test_seed_of_a_tuning_without_a_finished_run_is_not_packed(plan, capsys):
     add_tuning([1e-4, 2e-4])
     run_jobs(build_plan(load_files("params.yaml", "real.yaml")), unfinished="seed102")
@@ -222,10 +262,11 @@ def test_studies_are_packed_in_an_experiment_without_an_arena(plan, capsys):
     run_jobs(build_plan(load_files("params.yaml", "real.yaml")), report=STUDIES)
     assert [seed for seed, _ in list_blocks(capsys)] == ["1", "2"]
     assert list_blocks(capsys, "2") == [("2", {"studies": {"seeds": [2]}})]
-    assert run_command("--pack", "2", "--complete") == 1
-    assert capsys.readouterr().err.endswith("these seeds: 1\n")
+    assert run_command("--pack", "2", "--left") == 0
+    assert capsys.readouterr().out == "1 of 2 blocks are left; their seeds: 1\n"
     names = list_names("seed2.tar.xz")
     assert all("/seed2/" in name for name in names)
     variants = {name.split("/")[-3] for name in names if "/runs/" in name}
     assert variants > {"rapid-H4", "rapid-H4,clip=both"}
-    assert run_command("--pack", "1", "--complete") == 0
+    assert run_command("--pack", "1", "--left") == 0
+    assert capsys.readouterr().out == ""

@@ -23,8 +23,8 @@ from rapid.benchmarks import problem_source
 from rapid.benchmarks.prompts import check_templates
 from rapid.config import jobs, specs
 from rapid.config.params import CHECKPOINT_VARIABLE, LIVE_FOLDER_VARIABLE, REPORT_VARIABLE
-from rapid.config.params import load, read
-from rapid.config.sources import put_default_file_first
+from rapid.config.params import load
+from rapid.config.sources import order_keys, put_default_file_first
 from rapid.console import workflow as console
 from rapid.freshness import Examination, discard_checkpoints_of_ended_runs, print_changed_code
 from rapid.processes import locks
@@ -37,8 +37,8 @@ CONFIG_FILES = map(os.path.relpath, workflow.config_settings.configfiles)
 FILES = put_default_file_first(CONFIG_FILES)
 
 try:
-    read(*FILES)  # rejects duplicate keys and templates, which Snakemake accepts
-    PARAMS = load(config, *FILES)
+    # This reads the files again, and rejects duplicate keys and templates, which Snakemake accepts.
+    PARAMS = load(order_keys(config, *FILES), *FILES)
     PLAN = jobs.build_plan(PARAMS)
     if workflow.is_main_process:
         check_templates(PARAMS.benchmarks)
