@@ -163,15 +163,17 @@ def compare_hypotheses(
 ) -> Iterator[Comparison]:
     """Yield a comparison for every cell of the table of hypotheses."""
     tests = [
-        (hypothesis, name) for hypothesis in hypotheses.values() for name in hypothesis["studies"]
+        (key, hypothesis, name)
+        for key, hypothesis in hypotheses.items()
+        for name in hypothesis["studies"]
     ]
     results, ps = [], []
-    for hypothesis, name in tests:
+    for _, hypothesis, name in tests:
         metric = hypothesis.get("metric", "pass@1")
         results.append(studies[name].estimate(hypothesis["contrast"], metric))
         ps.append(results[-1].p(hypothesis.get("above", hypothesis.get("below"))))
     adjusted = adjust_by_holm(ps)
-    for (hypothesis, name), result, p, cells, label in zip(
+    for (key, hypothesis, name), result, p, cells, label in zip(
         tests, results, adjusted, printed.rows, printed.labels, strict=True
     ):
         metric, is_above = hypothesis.get("metric", "pass@1"), "above" in hypothesis
@@ -187,7 +189,7 @@ def compare_hypotheses(
                 result.compute_detectable_effect(LEVEL / len(tests), is_equivalence=False)
             ).removeprefix("+"),
         }
-        yield "label of a hypothesis", f"{hypothesis['claim']}: {name}", label
+        yield "label of a hypothesis", f"{key}: {name}", label
         for title, cell in zip(printed.columns, cells, strict=True):
             yield f"{label}, {title}", expected[title], cell.text
 

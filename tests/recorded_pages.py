@@ -5,6 +5,7 @@
 
 import textwrap
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,9 +15,10 @@ from rapid.config.specs import list_arena_runs, list_study_runs
 from rapid.text import join_words
 from reports import record
 from reports.contents import Content, build_arena, build_studies
+from reports.render import markdown
 from reports.render import text as as_text
 from reports.report_data import ReportData
-from reports.tables.table import MISSING
+from reports.tables.table import MISSING, Table
 from tests.conftest import ROOT
 
 
@@ -26,11 +28,28 @@ def arena(text: str, root: Path, part: str, overlay: str) -> str:
 
 
 def study(text: str, root: Path, part: str, overlay: str) -> str:
-    """Return a part of the report of studies that are recorded seed by seed (`_show_part`)."""
-    return _show_part(part, overlay, build_studies, list_study_runs)
+    """Return a part of the report of studies that are recorded seed by seed (`_show_part`).
+
+    A table is Markdown, without its notes.
+    """
+    return _show_part(part, overlay, build_studies, list_study_runs, _render_without_notes)
 
 
-def _show_part(part: str, overlay: str, build: Callable, list_runs: Callable) -> str:
+def _render_without_notes(table: Table) -> str:
+    return markdown.render(replace(table, notes=[], named_notes=[]))
+
+
+def _render_as_code(table: Table) -> str:
+    return indent_lines(as_text.render([table]).splitlines())
+
+
+def _show_part(
+    part: str,
+    overlay: str,
+    build: Callable,
+    list_runs: Callable,
+    render: Callable[[Table], str] = _render_as_code,
+) -> str:
     """Return a part of a report.
 
     While seeds have no archive, the text is a dash with the reason, so that no page shows results
@@ -41,6 +60,7 @@ def _show_part(part: str, overlay: str, build: Callable, list_runs: Callable) ->
         overlay: the file of the experiment's parameters, beside which its archives are.
         build: function that returns the contents of the report on a `ReportData`.
         list_runs: function that lists the runs of the parameters.
+        render: function that returns a table as a text.
     """
     params, name = load_params(overlay), str(ROOT / overlay.removesuffix(".yaml"))
     if missing := record.list_missing_seeds(params, name):
@@ -50,7 +70,7 @@ def _show_part(part: str, overlay: str, build: Callable, list_runs: Callable) ->
     if part == "summary":
         return "\n" + textwrap.fill(" ".join(content.lead), 100) + "\n"
     (table,) = (table for table in content.results if table.label == f"tab:{part}")
-    return "\n" + indent_lines(as_text.render([table]).splitlines())
+    return "\n" + render(table)
 
 
 def load_params(*overlays: str) -> Params:

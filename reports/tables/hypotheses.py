@@ -33,11 +33,13 @@ class HypothesisTest:
     """The test of a hypothesis in one study.
 
     Args:
+        name: the key of the hypothesis in the parameters.
         estimate: the estimated contrast; None if no seed has all of its runs.
         detectable_distance: the smallest distance from the limit that the test detects with a power
             of 80 %.
     """
 
+    name: str
     hypothesis: Hypothesis
     study: StudyRuns
     estimate: Estimate | None
@@ -47,8 +49,8 @@ class HypothesisTest:
 
     @property
     def label(self) -> str:
-        """The claim and the study."""
-        return f"{self.hypothesis.claim}: {self.study.name}"
+        """The names of the hypothesis and of the study."""
+        return f"{self.name}: {self.study.name}"
 
     @property
     def show(self) -> Format:
@@ -94,7 +96,7 @@ class HypothesisTest:
 
 def build_hypotheses_table(data: ReportData, studies: Sequence[StudyRuns], number: int) -> Table:
     """Return the table: a section of rows for each hypothesis, a row for each of its studies."""
-    tests = judge_hypotheses(data, studies)
+    tests, declared = judge_hypotheses(data, studies), data.params.studies.hypotheses
     cells = {
         "Predicted": HypothesisTest.build_limit_cell,
         "Estimate": HypothesisTest.build_estimate_cell,
@@ -102,10 +104,7 @@ def build_hypotheses_table(data: ReportData, studies: Sequence[StudyRuns], numbe
         "Verdict": lambda test: Cell(test.verdict),
         "Detectable": HypothesisTest.build_distance_cell,
     }
-    sections = [
-        [(test.label, test) for test in tests if test.hypothesis is hypothesis]
-        for hypothesis in data.params.studies.hypotheses.values()
-    ]
+    sections = [[(test.label, test) for test in tests if test.name == name] for name in declared]
     benchmarks = list(dict.fromkeys(test.study.runs.benchmark for test in tests))
     return build_table(
         "hypotheses",
@@ -114,6 +113,7 @@ def build_hypotheses_table(data: ReportData, studies: Sequence[StudyRuns], numbe
         single_group(cells),
         benchmarks,
         number,
+        named_notes=[(name, f"{hypothesis.claim}.") for name, hypothesis in declared.items()],
         tests=count_tests(data.params),
         clustered=[data.label_benchmark(name) for name in benchmarks if is_generated(data, name)],
     )
@@ -129,16 +129,17 @@ def judge_hypotheses(data: ReportData, studies: Sequence[StudyRuns]) -> list[Hyp
         return regenerate_skeletons(data, benchmark) if is_generated(data, benchmark) else None
 
     undecided = []
-    for hypothesis in data.params.studies.hypotheses.values():
+    for name, hypothesis in data.params.studies.hypotheses.items():
         for study in map(study_by_name.get, hypothesis.studies):
             terms = [
-                (study.runs.select(name), factor) for name, factor in hypothesis.contrast.items()
+                (study.runs.select(variant), factor)
+                for variant, factor in hypothesis.contrast.items()
             ]
             estimate = None  # unless each variant has an evaluated run
             if not any(runs.scores.map(len).eq(0).all() for runs, _ in terms):
                 clusters = find_clusters(study.runs.benchmark)
                 estimate = pairs.estimate_contrast(terms, hypothesis.metric, clusters)
-            undecided.append(HypothesisTest(hypothesis, study, estimate))
+            undecided.append(HypothesisTest(name, hypothesis, study, estimate))
     alpha = (1 - CONFIDENCE_LEVEL) / count_tests(data.params)
     decided = decide_claims(undecided)
     for position, test in enumerate(decided):

@@ -102,7 +102,8 @@ def test_table_has_a_row_for_each_test(params, complete):
     data = ReportData.read(params, complete.root, list_study_runs(params))
     table = studies.build_tables(data)[-2]
     assert table.label == "tab:hypotheses"
-    assert [row.label for row in table.rows][:2] == ["Higher without: scale", "Small gap: scale"]
+    assert [row.label for row in table.rows][:2] == ["gap: scale", "small: scale"]
+    assert table.named_notes[0] == ("gap", "Higher without.")
     predicted = [row.cells[0][0] for row in table.rows]
     assert [cell.text for cell in predicted] == ["> +5.0", "< +5.0", "> 0.0", "< 0"]
     assert predicted[3].extra_lines == ("entropy",)
