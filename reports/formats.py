@@ -11,7 +11,7 @@ rounded away from zero, as by hand, even if floating point has an error in its l
 
 import math
 from collections.abc import Callable, Iterable
-from decimal import ROUND_HALF_UP, Decimal
+from decimal import ROUND_HALF_UP, Context, Decimal
 
 from rapid.text import HOUR, MINUTE
 
@@ -69,8 +69,10 @@ def megabytes(value: float, mean: float | None = None) -> str:
 
 
 def plain(value: float, mean: float | None = None) -> str:
-    """Return four significant digits: 0.5312, 3.817, 1200."""
-    return f"{value:.4g}".replace("-", MINUS)
+    """Return four significant digits, halves away from zero: 0.5312, 3.817, 1200."""
+    # Twelve digits are kept first, which removes errors of floating point.
+    rounded = Context(prec=4, rounding=ROUND_HALF_UP).create_decimal(f"{value:.12g}")
+    return f"{float(rounded):.4g}".replace("-", MINUS)
 
 
 def correlation(r: float) -> str:

@@ -146,7 +146,7 @@ def _choose_format(metric: str, means: list[float]):
 
 
 def _format_plain(value: float) -> str:
-    return adjust_minus(f"{value:.4g}")
+    return adjust_minus(f"{value * (1 + 1e-12):.4g}")  # halves away from zero
 
 
 def compare_variants(study: Study, printed: PrintedTable, name: str) -> Iterator[Comparison]:
