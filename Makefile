@@ -120,7 +120,7 @@ endef
 # left. Blocks are left if SEEDS has selected others.
 define end_blocks
 	$(ACTIVATE) set -e; files="--configfile params.yaml $(1)"; \
-		left=$$(python -m reports.record $$files --archives $(2) --left); \
+		left=$$(python -m reports.record $$files --archives $(2) --unrecorded); \
 		if [ -n "$$left" ]; then \
 			echo "$$left. Results follow after the last block: repeat the command without SEEDS."; \
 		else $(3); fi

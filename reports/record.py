@@ -53,7 +53,7 @@ def main(arguments: list[str] | None = None) -> int:
         help="print the seed of each block, and its parameters for `snakemake --config`; with "
         "SEED, only those of the blocks with these seeds",
     )
-    add("--left", action="store_true", help="print which blocks are not recorded yet, if any")
+    add("--unrecorded", action="store_true", help="print which blocks are not recorded yet, if any")
     add("--unpack", action="store_true", help="extract all archives; files that exist are kept")
     options = parser.parse_args(arguments)
     try:
@@ -67,9 +67,12 @@ def main(arguments: list[str] | None = None) -> int:
             unpack_archives(options.archives)
         if options.pack is not None:
             pack_block(plan, options.pack, options.archives)
-        if options.left and (left := list_left_blocks(options.configfile, options.archives)):
-            count, seeds = len(list_blocks(plan.params)), join_words([*map(str, sorted({*left}))])
-            print(f"{len(left)} of {count} blocks are left; their seeds: {seeds}")
+        if options.unrecorded and (
+            block_seeds := list_unrecorded_blocks(options.configfile, options.archives)
+        ):
+            count = len(list_blocks(plan.params))
+            seeds = join_words([*dict.fromkeys(map(str, block_seeds))])
+            print(f"{len(block_seeds)} of {count} blocks are left; their seeds: {seeds}")
     except (BadInput, OSError, tarfile.TarError) as error:
         print(f"reports.record: {error}", file=sys.stderr)
         return 1
@@ -167,8 +170,8 @@ def check_start_models(plan: Plan, seeds: Collection[int], path_prefix: str) -> 
     Raises:
         BadInput: a model is missing although its job is up to date.
     """
-    left = {*seeds} & {*list_missing_seeds(plan.params, path_prefix)}
-    starts, _ = _list_jobs_of_seed(plan, min(left)) if left else ([], [])
+    unrecorded_seeds = {*seeds} & {*list_missing_seeds(plan.params, path_prefix)}
+    starts = _list_jobs_of_seed(plan, min(unrecorded_seeds))[0] if unrecorded_seeds else []
     examination = Examination(hash_all=False)
     missing = {
         job: files
@@ -186,7 +189,7 @@ def check_start_models(plan: Plan, seeds: Collection[int], path_prefix: str) -> 
         )
 
 
-def list_left_blocks(files: Sequence[str], path_prefix: str) -> list[int]:
+def list_unrecorded_blocks(files: Sequence[str], path_prefix: str) -> list[int]:
     """Return the seed of each block that is not recorded yet.
 
     The archive of a seed has all its blocks, except in a tuning, where it grows with each of them.
@@ -197,17 +200,18 @@ def list_left_blocks(files: Sequence[str], path_prefix: str) -> list[int]:
     """
     params = load_config_files(files)
     missing = list_missing_seeds(params, path_prefix)
-    left = []
+    block_seeds = []
     for seed in list_seeds(params):
         for section, values in _list_selections(params, seed):
-            if seed not in missing and params.arena and params.arena.tuning:
+            is_recorded = seed not in missing
+            if is_recorded and params.arena and params.arena.tuning:
                 selection = json.dumps({section: values})
                 plan = build_plan(load_config_files([*files, selection]))
                 *jobs, _ = plan.list_with_inputs(ARENA)
-                left += [seed] * any(not Path(job.manifest).is_file() for job in jobs)
-            else:
-                left += [seed] * (seed in missing)
-    return left
+                is_recorded = all(Path(job.manifest).is_file() for job in jobs)
+            if not is_recorded:
+                block_seeds.append(seed)
+    return block_seeds
 
 
 def list_missing_seeds(params: Params, path_prefix: str) -> list[int]:

@@ -75,3 +75,11 @@ def test_p_shows_on_which_side_of_the_level_it_is(p, text):
 def test_small_p_is_printed_as_a_bound():
     texts = formats.p_value(0.00099, "= "), formats.p_value(0.001), formats.p_value(0.0123, "= ")
     assert texts == ("< 0.001", "0.001", "= 0.012")
+
+
+@pytest.mark.parametrize(
+    "value, text", [(1.0175, "1.018"), (1.0145, "1.015"), (-0.86625, "\N{MINUS SIGN}0.8663")]
+)
+def test_plain_numbers_are_rounded_away_from_zero_despite_rounding_errors(value, text):
+    for error in (-1e-14, 0, 1e-14):
+        assert formats.plain(value + error) == text

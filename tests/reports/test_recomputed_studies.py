@@ -35,6 +35,13 @@ def overlay(tmp_path) -> Path:
 
 
 @pytest.mark.slow
+def test_committed_tables_follow_from_the_records():
+    differing, count = recompute_studies.compare_all(ROOT / "experiments/baseline.yaml")
+    assert not differing
+    assert count > 1800
+
+
+@pytest.mark.slow
 def test_recomputation_finds_a_changed_figure_and_no_others(overlay):
     differing, count = compare(overlay)
     assert not differing

@@ -211,12 +211,12 @@ def test_blocks_of_a_tuning_are_left_until_each_has_run(plan, capsys):
     add_tuning([1e-4, 2e-4])
     tuning = build_plan(load_files("params.yaml", "real.yaml"))
     run_jobs(tuning, unfinished="learning_rate=0.0002")
-    assert run_command("--pack", "101", "--left") == 0
+    assert run_command("--pack", "101", "--unrecorded") == 0
     assert capsys.readouterr().out == "3 of 4 blocks are left; their seeds: 101 and 102\n"
     run_jobs(tuning)
-    assert run_command("--pack", "101", "--left") == 0
+    assert run_command("--pack", "101", "--unrecorded") == 0
     assert capsys.readouterr().out == "2 of 4 blocks are left; their seeds: 102\n"
-    assert run_command("--pack", "102", "--left") == 0
+    assert run_command("--pack", "102", "--unrecorded") == 0
     assert capsys.readouterr().out == ""
 
 
@@ -262,11 +262,11 @@ def test_studies_are_packed_in_an_experiment_without_an_arena(plan, capsys):
     run_jobs(build_plan(load_files("params.yaml", "real.yaml")), report=STUDIES)
     assert [seed for seed, _ in list_blocks(capsys)] == ["1", "2"]
     assert list_blocks(capsys, "2") == [("2", {"studies": {"seeds": [2]}})]
-    assert run_command("--pack", "2", "--left") == 0
+    assert run_command("--pack", "2", "--unrecorded") == 0
     assert capsys.readouterr().out == "1 of 2 blocks are left; their seeds: 1\n"
     names = list_names("seed2.tar.xz")
     assert all("/seed2/" in name for name in names)
     variants = {name.split("/")[-3] for name in names if "/runs/" in name}
     assert variants > {"rapid-H4", "rapid-H4,clip=both"}
-    assert run_command("--pack", "1", "--left") == 0
+    assert run_command("--pack", "1", "--unrecorded") == 0
     assert capsys.readouterr().out == ""
