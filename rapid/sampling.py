@@ -20,6 +20,7 @@ from rapid.benchmarks.base import Problem
 from rapid.benchmarks.prompts import render_prompt, tokenize_prompt
 from rapid.grading.pool import GraderPool
 from rapid.grading.verdicts import Verdict
+from rapid.processes.lifetimes import end_with_parent
 from rapid.training.caches import get_text_config
 from rapid.training.generation import Decoder, can_decode
 from rapid.training.refusals import refuse_prompts
@@ -229,14 +230,15 @@ def _sample_with_vllm(
     precision: str,
     gpus: int,
 ) -> list[Sample]:
-    """Sample with a vLLM engine: on one GPU in this process, on several in child processes."""
+    """Sample with a vLLM engine in this process, which on several GPUs has a worker for each."""
     from rapid.training.trl.vllm import prepare_engine
 
     engine_options = prepare_engine()
-    # Run the engine in this process, so that its random numbers follow from the seed and it does
-    # not outlive this process.
-    if gpus == 1:
-        os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
+    # Run the engine in this process, so that its random numbers follow from the seed and it ends
+    # with this process. An engine in a process of its own does not notice that its parent ends.
+    os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
+    # Workers on several GPUs: if this process has used CUDA, forked ones could not use it.
+    os.environ.setdefault("VLLM_WORKER_MULTIPROC_METHOD", "spawn")
     from vllm import LLM, SamplingParams
 
     engine = LLM(
@@ -249,6 +251,10 @@ def _sample_with_vllm(
         **engine_options,
     )
     try:
+        if gpus > 1:
+            # A worker notices by itself that this process has ended, but only between two steps. If
+            # it waits for another worker that has ended before, it waits forever.
+            engine.collective_rpc(lambda _worker: end_with_parent())
         groups = [(ids, len(list(repeats))) for ids, repeats in groupby(prompt_ids)]
         outputs = engine.generate(
             [{"prompt_token_ids": ids} for ids, _ in groups],

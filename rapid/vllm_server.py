@@ -61,7 +61,8 @@ def run_server(spec: TrainSpec, model: Path) -> Iterator[None]:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
 
     def prepare_server_process() -> None:
-        end_with_parent()
+        # At SIGTERM the server ends its own child, the engine. SIGKILL would leave it on the GPU.
+        end_with_parent(signal.SIGTERM)
         bind_to_cores(cores[-threads:], threads)
 
     server = subprocess.Popen(

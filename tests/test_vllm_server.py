@@ -4,18 +4,20 @@ import itertools
 import os
 import signal
 import sys
+import time
 
 import pytest
 
 from rapid import vllm_server as server
 from rapid.config.params import load
 from rapid.config.specs import Run, build_train_spec
-from tests.subprocesses import assert_gone, python
+from tests.subprocesses import assert_gone, python, wait_for
 
-# Answers /health after a while, and starts a worker process as vLLM does.
+# Answers /health after a while, and starts a worker process, which it ends at SIGTERM, as vLLM does.
 FAKE_SERVER = """
-import http.server, os, subprocess, sys, time
+import http.server, os, signal, subprocess, sys, time
 worker = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+signal.signal(signal.SIGTERM, lambda *_: worker.kill() or os._exit(0))
 time.sleep(0.5)
 class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
@@ -69,6 +71,19 @@ def test_the_server_ends_with_a_job_that_fails(spec, fake_server_output, tmp_pat
     with pytest.raises(RuntimeError, match="training failed"), server.run_server(spec, tmp_path):
         raise RuntimeError("training failed")
     assert_gone(*map(int, fake_server_output.read_text().split()[1:]))
+
+
+def test_the_server_and_its_workers_end_with_a_killed_job(spec, fake_server_output, tmp_path):
+    def read_output() -> list[str]:
+        return fake_server_output.read_text().split() if fake_server_output.exists() else []
+
+    if not (job := os.fork()):
+        with server.run_server(spec, tmp_path):
+            time.sleep(600)
+    wait_for(read_output)
+    os.kill(job, signal.SIGKILL)
+    os.waitpid(job, 0)
+    assert_gone(*map(int, read_output()[1:]))
 
 
 def test_a_server_that_ends_during_its_start_is_an_error(spec, tmp_path, monkeypatch):
