@@ -99,6 +99,7 @@ def build_serve_command(model: Path, port: int, spec: TrainSpec) -> list[str]:
         host=HOST,
         port=port,
         dtype=spec.training.precision,
+        max_model_len=-1,  # as long as the model and the GPU's memory allow
         log_level="warning",
     )
     return build_command(arguments, ["--seed", str(spec.run.seed), "--load-format", "safetensors"])

@@ -156,6 +156,18 @@ def test_vllm_s_workers_end_with_the_job(toy_model, engine_calls, monkeypatch):
     assert os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] == "0"
 
 
+@pytest.mark.parametrize(
+    ("prompts", "max_tokens", "max_model_len"),
+    [(["a", "bcd"], 4, 7), (["a"], 32767, 32768), (["a"], 32768, None)],
+)
+def test_vllm_s_engine_is_as_long_as_the_samples_if_the_model_allows(
+    toy_model, engine_calls, prompts, max_tokens, max_model_len
+):
+    settings = SETTINGS | {"max_tokens": max_tokens}
+    sampling.sample("vllm", toy_model, prompts, **settings, seed=0)
+    assert engine_calls[0][1]["max_model_len"] == max_model_len
+
+
 CHAT_TEMPLATE = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}"
 
 

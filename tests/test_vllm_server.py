@@ -99,6 +99,7 @@ def test_the_command_of_the_server_has_the_options_that_trl_s_client_needs(spec,
     pairs = dict(itertools.pairwise(command))
     assert pairs["--host"] == "127.0.0.1"
     assert (pairs["--port"], pairs["--dtype"], pairs["--seed"]) == ("1234", "float32", "3")
+    assert pairs["--max-model-len"] == "-1"  # what fits in memory
     assert pairs["--weight-transfer-config"] == '{"backend": "nccl"}'
 
 
@@ -120,7 +121,7 @@ def test_vllm_accepts_the_options_of_the_server(spec, tmp_path):
         "from vllm.entrypoints.launchers.cli_args import make_arg_parser\n"
         "from vllm.utils.argparse_utils import FlexibleArgumentParser\n"
         "args = make_arg_parser(FlexibleArgumentParser()).parse_args(sys.argv[1:])\n"
-        "print(args.port, args.seed, args.host)"
+        "print(args.port, args.seed, args.host, args.max_model_len)"
     )
     parsed = python("-c", parse, *command[4:])
-    assert parsed.stdout.splitlines()[-1:] == ["1234 3 127.0.0.1"], parsed.stderr[-2000:]
+    assert parsed.stdout.splitlines()[-1:] == ["1234 3 127.0.0.1 -1"], parsed.stderr[-2000:]
