@@ -13,7 +13,7 @@ from rapid.config.params import load
 from rapid.config.specs import Run, build_train_spec
 from tests.subprocesses import assert_gone, python, wait_for
 
-# Answers /health after a while, and starts a worker process, which it ends at SIGTERM, as vLLM does.
+# Answers /health after a while, and as vLLM starts a worker process, which it ends at SIGTERM.
 FAKE_SERVER = """
 import http.server, os, signal, subprocess, sys, time
 worker = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
