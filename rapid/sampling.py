@@ -14,12 +14,13 @@ from typing import Any, Literal
 import torch
 from pydantic import BaseModel, Field
 from tqdm import tqdm
-from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
 from rapid.benchmarks.base import Problem
 from rapid.benchmarks.prompts import render_prompt, tokenize_prompt
 from rapid.grading.pool import GraderPool
 from rapid.grading.verdicts import Verdict
+from rapid.processes.lifetimes import end_with_parent
 from rapid.training.caches import get_text_config
 from rapid.training.generation import Decoder, can_decode
 from rapid.training.refusals import refuse_prompts
@@ -73,8 +74,10 @@ def sample(
     sampling_params = {"temperature": temperature, "top_p": top_p, "top_k": 0}
     if sampler == "vllm":
         sampling_params["max_tokens"] = max_tokens
+        longest = max(map(len, prompt_ids), default=0) + max_tokens
+        limit = _limit_length(model, tokenizer, longest)
         return _sample_with_vllm(
-            model, prompt_ids, sampling_params, seed, precision, tensor_parallel
+            model, prompt_ids, sampling_params, seed, precision, tensor_parallel, limit
         )
 
     language_model = _load_model(model, precision)
@@ -221,6 +224,18 @@ def _decode_completion(ids: torch.Tensor, tokenizer, end_ids: list[int]) -> Samp
     return Sample(text=text, tokens=tokens, ids=ids[:tokens].tolist())
 
 
+def _limit_length(model: Path, tokenizer, longest: int) -> int | None:
+    """Return vLLM's `max_model_len` for sequences of at most `longest` tokens.
+
+    By default it is the largest number of tokens that the model takes. For a model that takes very
+    many, such as Llama 3.2, vLLM then refuses to start if a GPU's memory cannot hold so many. If
+    `longest` may be more than the model takes, the result is None, the default.
+    """
+    config = AutoConfig.from_pretrained(model, trust_remote_code=False).get_text_config()
+    positions = getattr(config, "max_position_embeddings", None) or 0
+    return longest if longest <= min(positions, tokenizer.model_max_length) else None
+
+
 def _sample_with_vllm(
     model: Path,
     prompt_ids: list[list[int]],
@@ -228,15 +243,17 @@ def _sample_with_vllm(
     seed: int,
     precision: str,
     gpus: int,
+    max_model_len: int | None,
 ) -> list[Sample]:
-    """Sample with a vLLM engine: on one GPU in this process, on several in child processes."""
+    """Sample with a vLLM engine in this process, which on several GPUs has a worker for each."""
     from rapid.training.trl.vllm import prepare_engine
 
     engine_options = prepare_engine()
-    # Run the engine in this process, so that its random numbers follow from the seed and it does
-    # not outlive this process.
-    if gpus == 1:
-        os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
+    # Run the engine in this process, so that its random numbers follow from the seed and it ends
+    # with this process. An engine in a process of its own does not notice that its parent ends.
+    os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
+    # Workers on several GPUs: if this process has used CUDA, forked ones could not use it.
+    os.environ.setdefault("VLLM_WORKER_MULTIPROC_METHOD", "spawn")
     from vllm import LLM, SamplingParams
 
     engine = LLM(
@@ -245,10 +262,15 @@ def _sample_with_vllm(
         load_format="safetensors",
         seed=seed,
         tensor_parallel_size=gpus,
+        max_model_len=max_model_len,
         enforce_eager=not torch.cuda.is_available(),
         **engine_options,
     )
     try:
+        if gpus > 1:
+            # A worker notices by itself that this process has ended, but only between two steps. If
+            # it waits for another worker that has ended before, it waits forever.
+            engine.collective_rpc(lambda _worker: end_with_parent())
         groups = [(ids, len(list(repeats))) for ids, repeats in groupby(prompt_ids)]
         outputs = engine.generate(
             [{"prompt_token_ids": ids} for ids, _ in groups],

@@ -61,7 +61,8 @@ def run_server(spec: TrainSpec, model: Path) -> Iterator[None]:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
 
     def prepare_server_process() -> None:
-        end_with_parent()
+        # At SIGTERM the server ends its own child, the engine. SIGKILL would leave it on the GPU.
+        end_with_parent(signal.SIGTERM)
         bind_to_cores(cores[-threads:], threads)
 
     server = subprocess.Popen(
@@ -98,6 +99,7 @@ def build_serve_command(model: Path, port: int, spec: TrainSpec) -> list[str]:
         host=HOST,
         port=port,
         dtype=spec.training.precision,
+        max_model_len=-1,  # as long as the model and the GPU's memory allow
         log_level="warning",
     )
     return build_command(arguments, ["--seed", str(spec.run.seed), "--load-format", "safetensors"])

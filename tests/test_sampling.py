@@ -3,12 +3,15 @@
 import json
 import os
 import shutil
+import subprocess
 import sys
 import threading
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
+import psutil
 import pytest
 import torch
 from transformers import AutoTokenizer, Qwen2ForCausalLM
@@ -17,7 +20,9 @@ from rapid import sampling
 from rapid.benchmarks.math.record import MathProblem
 from rapid.benchmarks.prompts import tokenize_prompt
 from rapid.sampling import Sample
-from tests.subprocesses import python
+from tests.checkout import ROOT
+from tests.conftest import save_qwen2
+from tests.subprocesses import assert_gone, kill_at_end, python, start_command
 
 SETTINGS = {"max_tokens": 8, "temperature": 1.0, "top_p": 1.0}
 
@@ -103,17 +108,22 @@ def test_entropy_is_the_mean_over_all_sampled_tokens(sample, toy_model, monkeypa
     assert entropy == pytest.approx(sum(entropies) / len(entropies), rel=1e-5)
 
 
-def test_vllm_gets_the_settings_and_each_distinct_prompt_once(toy_model, monkeypatch):
-    calls = []
+@pytest.fixture
+def engine_calls(monkeypatch) -> list[tuple]:
+    """The calls that a fake vLLM engine receives, by name, with their arguments."""
+    calls: list[tuple] = []
 
     class Engine:
         def __init__(self, **settings):
-            calls.append(settings)
-            core = SimpleNamespace(shutdown=lambda: calls.append("end"))
+            calls.append(("start", settings))
+            core = SimpleNamespace(shutdown=lambda: calls.append(("end",)))
             self.llm_engine = SimpleNamespace(engine_core=core)
 
+        def collective_rpc(self, function):
+            calls.append(("run in workers", function))
+
         def generate(self, prompts, settings):
-            calls.append((prompts, settings))
+            calls.append(("generate", prompts, settings))
             completion = SimpleNamespace(text="x", token_ids=[1, 2])
             return [
                 SimpleNamespace(outputs=[completion] * prompt_settings["n"])
@@ -122,15 +132,40 @@ def test_vllm_gets_the_settings_and_each_distinct_prompt_once(toy_model, monkeyp
 
     monkeypatch.setitem(sys.modules, "vllm", SimpleNamespace(LLM=Engine, SamplingParams=dict))
     monkeypatch.setattr(os, "environ", os.environ.copy())
+    return calls
+
+
+def test_vllm_gets_the_settings_and_each_distinct_prompt_once(toy_model, engine_calls):
     sampling_settings = {"max_tokens": 4, "temperature": 0.6, "top_p": 0.9}
-    samples = sampling.sample(
-        "vllm", toy_model, ["a", "a", "b"], **sampling_settings, seed=3, tensor_parallel=2
-    )
-    engine, (prompts, settings), end = calls
-    assert (engine["seed"], engine["tensor_parallel_size"], engine["dtype"]) == (3, 2, "float32")
+    samples = sampling.sample("vllm", toy_model, ["a", "a", "b"], **sampling_settings, seed=3)
+    (_, engine), (_, prompts, settings), end = engine_calls
+    assert (engine["seed"], engine["tensor_parallel_size"], engine["dtype"]) == (3, 1, "float32")
     assert settings == [sampling_settings | {"top_k": 0, "n": n} for n in (2, 1)]
-    assert (len(prompts), end) == (2, "end")
+    assert (len(prompts), end) == (2, ("end",))
     assert [completion.tokens for completion in samples] == [2, 2, 2]
+
+
+def test_vllm_s_workers_end_with_the_job(toy_model, engine_calls, monkeypatch):
+    """The engine is in the job's process, and each GPU's worker is a child of it."""
+    ended = []
+    monkeypatch.setattr(sampling, "end_with_parent", lambda: ended.append("worker"))
+    sampling.sample("vllm", toy_model, ["a"], **SETTINGS, seed=0, tensor_parallel=2)
+    (_, engine), (call, function), *_ = engine_calls
+    function("worker")
+    assert (engine["tensor_parallel_size"], call, ended) == (2, "run in workers", ["worker"])
+    assert os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] == "0"
+
+
+@pytest.mark.parametrize(
+    ("prompts", "max_tokens", "max_model_len"),
+    [(["a", "bcd"], 4, 7), (["a"], 32767, 32768), (["a"], 32768, None)],
+)
+def test_vllm_s_engine_is_as_long_as_the_samples_if_the_model_allows(
+    toy_model, engine_calls, prompts, max_tokens, max_model_len
+):
+    settings = SETTINGS | {"max_tokens": max_tokens}
+    sampling.sample("vllm", toy_model, prompts, **settings, seed=0)
+    assert engine_calls[0][1]["max_model_len"] == max_model_len
 
 
 CHAT_TEMPLATE = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}"
@@ -189,3 +224,42 @@ def test_vllm_samples_the_same_tokens_as_transformers(toy_model):
     samples = json.loads(ended.stdout.splitlines()[-1])
     assert samples["vllm"] == samples["transformers"]
     assert len(samples["vllm"]) == 3
+
+
+SAMPLE_AND_WAIT = """
+import sys, time
+from pathlib import Path
+from vllm import LLM
+from rapid.sampling import sample
+
+def wait(*_):
+    print("sampling", flush=True)
+    time.sleep(3600)
+
+LLM.generate = wait
+settings = {"max_tokens": 5, "temperature": 1.0, "top_p": 1.0, "seed": 3}
+sample("vllm", Path(sys.argv[1]), ["ab"], **settings, tensor_parallel=2)
+"""
+
+
+@pytest.mark.slow
+def test_no_process_of_vllm_outlives_a_killed_job(toy_model, tmp_path):
+    tokenizer = AutoTokenizer.from_pretrained(toy_model)
+    shape = {"hidden_size": 128, "intermediate_size": 64, "num_hidden_layers": 1}
+    heads = {"num_attention_heads": 2, "num_key_value_heads": 2}
+    save_qwen2(tmp_path, tokenizer, vocab_size=len(tokenizer), **shape, **heads)
+    variables = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
+    job = start_command(
+        [sys.executable, "-c", SAMPLE_AND_WAIT, str(tmp_path)],
+        cwd=ROOT, env=os.environ | variables, stderr=subprocess.STDOUT,
+    )  # fmt: skip
+    with kill_at_end(job), job.stdout:
+        assert any("sampling" in line for line in job.stdout)
+        descendants = psutil.Process(job.pid).children(recursive=True)
+        job.kill()
+        try:
+            assert_gone(*(process.pid for process in descendants))
+        finally:
+            for process in descendants:
+                with suppress(psutil.NoSuchProcess):
+                    process.kill()

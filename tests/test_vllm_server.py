@@ -4,18 +4,20 @@ import itertools
 import os
 import signal
 import sys
+import time
 
 import pytest
 
 from rapid import vllm_server as server
 from rapid.config.params import load
 from rapid.config.specs import Run, build_train_spec
-from tests.subprocesses import assert_gone, python
+from tests.subprocesses import assert_gone, python, wait_for
 
-# Answers /health after a while, and starts a worker process as vLLM does.
+# Answers /health after a while, and as vLLM starts a worker process, which it ends at SIGTERM.
 FAKE_SERVER = """
-import http.server, os, subprocess, sys, time
+import http.server, os, signal, subprocess, sys, time
 worker = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+signal.signal(signal.SIGTERM, lambda *_: worker.kill() or os._exit(0))
 time.sleep(0.5)
 class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
@@ -71,6 +73,19 @@ def test_the_server_ends_with_a_job_that_fails(spec, fake_server_output, tmp_pat
     assert_gone(*map(int, fake_server_output.read_text().split()[1:]))
 
 
+def test_the_server_and_its_workers_end_with_a_killed_job(spec, fake_server_output, tmp_path):
+    def read_output() -> list[str]:
+        return fake_server_output.read_text().split() if fake_server_output.exists() else []
+
+    if not (job := os.fork()):
+        with server.run_server(spec, tmp_path):
+            time.sleep(600)
+    wait_for(read_output)
+    os.kill(job, signal.SIGKILL)
+    os.waitpid(job, 0)
+    assert_gone(*map(int, read_output()[1:]))
+
+
 def test_a_server_that_ends_during_its_start_is_an_error(spec, tmp_path, monkeypatch):
     failing_command = [sys.executable, "-c", "raise SystemExit(3)"]
     monkeypatch.setattr(server, "build_serve_command", lambda *_: failing_command)
@@ -84,6 +99,7 @@ def test_the_command_of_the_server_has_the_options_that_trl_s_client_needs(spec,
     pairs = dict(itertools.pairwise(command))
     assert pairs["--host"] == "127.0.0.1"
     assert (pairs["--port"], pairs["--dtype"], pairs["--seed"]) == ("1234", "float32", "3")
+    assert pairs["--max-model-len"] == "-1"  # what fits in memory
     assert pairs["--weight-transfer-config"] == '{"backend": "nccl"}'
 
 
@@ -105,7 +121,7 @@ def test_vllm_accepts_the_options_of_the_server(spec, tmp_path):
         "from vllm.entrypoints.launchers.cli_args import make_arg_parser\n"
         "from vllm.utils.argparse_utils import FlexibleArgumentParser\n"
         "args = make_arg_parser(FlexibleArgumentParser()).parse_args(sys.argv[1:])\n"
-        "print(args.port, args.seed, args.host)"
+        "print(args.port, args.seed, args.host, args.max_model_len)"
     )
     parsed = python("-c", parse, *command[4:])
-    assert parsed.stdout.splitlines()[-1:] == ["1234 3 127.0.0.1"], parsed.stderr[-2000:]
+    assert parsed.stdout.splitlines()[-1:] == ["1234 3 127.0.0.1 -1"], parsed.stderr[-2000:]

@@ -18,6 +18,7 @@ NOT_COMPILED = {
     "TORCHDYNAMO_DISABLE": "1",
 }
 CACHE_SPACE, AOT_COMPILE = "VLLM_CPU_KVCACHE_SPACE", "VLLM_USE_AOT_COMPILE"
+FLASHINFER_SAMPLER = "VLLM_USE_FLASHINFER_SAMPLER"
 
 
 # On the CPU, with vLLM ----------------------------------------------------------------------------
@@ -177,10 +178,11 @@ def test_engine_uses_precision_of_policy_forward(mixed, stored, computed):
             {CACHE_SPACE: "7", AOT_COMPILE: "1"},
             {"block_size": 32},
         ),
-        (True, {}, {}, {}),
+        (True, {}, {FLASHINFER_SAMPLER: "0"}, {}),
+        (True, {FLASHINFER_SAMPLER: "1"}, {FLASHINFER_SAMPLER: "1"}, {}),
     ],
 )
-def test_cpu_defaults_do_not_override_user_environment(
+def test_engine_defaults_do_not_override_user_environment(
     monkeypatch, gpu, user_variables, expected, engine_settings
 ):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: gpu)

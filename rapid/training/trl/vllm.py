@@ -78,13 +78,19 @@ def _get_policy_dtype(generation: VLLMGeneration) -> torch.dtype:
 def prepare_engine() -> dict[str, int]:
     """Return further arguments for an engine on CPUs, and set vLLM's environment variables.
 
-    On a GPU there are none, and nothing is set. On CPUs two variables are set, unless the user has
-    set them: the memory for vLLM's key-value cache, and the choice of vLLM's older compile cache.
-    vLLM 0.31 cannot load what it compiled ahead of time for a CPU, and compiles again in each
-    process, which takes a minute for 135 million parameters. Loading from the older cache takes a
-    quarter of this time.
+    Variables that the user has set are kept. On a GPU there are no further arguments, and one
+    variable is set: vLLM samples with its own kernels. By default it samples with FlashInfer's if
+    top-p or top-k is used, and tries them at the engine's start. FlashInfer compiles them with
+    nvcc, and fails on machines where it does not find CUDA's compiler, such as those with PyTorch's
+    CUDA libraries only.
+
+    On CPUs two variables are set: the memory for vLLM's key-value cache, and the choice of vLLM's
+    older compile cache. vLLM 0.31 cannot load what it compiled ahead of time for a CPU, and
+    compiles again in each process, which takes a minute for 135 million parameters. Loading from
+    the older cache takes a quarter of this time.
     """
     if torch.cuda.is_available():
+        os.environ.setdefault("VLLM_USE_FLASHINFER_SAMPLER", "0")
         return {}
     os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", str(CPU_KVCACHE_GIB))
     os.environ.setdefault("VLLM_USE_AOT_COMPILE", "0")
