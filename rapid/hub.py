@@ -1,4 +1,8 @@
-"""Limits how long the Hugging Face hub's client waits for an answer."""
+"""Reads from the Hugging Face hub: time limits, the files of a model, and the hub's cache."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
 
 
 def limit_hub_waiting() -> None:
@@ -19,3 +23,61 @@ def limit_hub_waiting() -> None:
     client = get_session()
     hooks = client.event_hooks
     client.event_hooks = hooks | {"request": [*hooks["request"], set_timeouts]}
+
+
+def list_model_files(
+    name: str, revision: str, patterns: Sequence[str]
+) -> tuple[str, dict[str, int]]:
+    """Return the commit of a revision of a model on the hub, and its files' sizes in bytes by path.
+
+    Args:
+        patterns: glob patterns of the files.
+
+    Raises:
+        Exception: the hub cannot be reached or has no such model. Its client and the network raise
+            many types.
+    """
+    from huggingface_hub import HfApi
+    from huggingface_hub.hf_api import RepoFile
+    from huggingface_hub.utils import filter_repo_objects
+
+    api = HfApi()
+    commit = api.repo_info(name, revision=revision).sha
+    entries = api.list_repo_tree(name, recursive=True, revision=commit)
+    sizes = {entry.path: entry.size for entry in entries if isinstance(entry, RepoFile)}
+    return commit, {
+        path: sizes[path] for path in filter_repo_objects(sizes, allow_patterns=patterns)
+    }
+
+
+def find_cached_model(name: str, revision: str, patterns: Sequence[str]) -> Path:
+    """Return the folder of a model in the hub's cache on this machine.
+
+    Args:
+        patterns: glob patterns of the files that the folder must have, as far as the cache lists
+            the repository's files; otherwise, the folder must have the weights.
+
+    Raises:
+        LookupError: the cache has no copy, or an incomplete one.
+    """
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HFValidationError, IncompleteSnapshotError
+
+    try:
+        folder = Path(
+            snapshot_download(
+                name, revision=revision, allow_patterns=[*patterns], local_files_only=True
+            )
+        )
+    except IncompleteSnapshotError as error:
+        raise LookupError(str(error).partition(". ")[0]) from None
+    except (OSError, HFValidationError):
+        raise LookupError("The hub's cache here has no copy") from None
+    # The cache lists the files of a repository only if it was downloaded as a whole.
+    index = folder / "model.safetensors.index.json"
+    weights = {"model.safetensors"}
+    if index.exists():
+        weights = {*json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()}
+    if missing := sorted(file for file in weights if not (folder / file).is_file()):
+        raise LookupError(f"The copy in the hub's cache, {folder}, lacks {missing[0]}")
+    return folder

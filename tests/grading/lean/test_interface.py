@@ -107,7 +107,7 @@ class TestBothBackends:
             checker.check("p1", STATEMENT, RIGHT)
         assert "imports Mathlib: " in str(error.value)
         assert "unknown module prefix 'Mathlib'" in str(error.value)
-        assert "lake env rapid" in str(error.value)
+        assert 'lake --dir="$PWD" env bash' in str(error.value)
 
     def test_an_endless_proof_times_out_and_the_next_proof_is_judged(self, lean):
         lean.wait_ready()
