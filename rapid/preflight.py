@@ -26,7 +26,7 @@ from rapid.freshness import Job
 from rapid.grading.grader import GraderDied
 from rapid.grading.lean import LeanUnavailable
 from rapid.grading.permissions import GradingPermissions
-from rapid.resources.gpus import list_visible_gpus
+from rapid.resources.gpus import LISTING_ADVICE, list_visible_gpus
 from rapid.resources.leases import list_usable_cores
 from rapid.resources.requests import count_cores, count_gpus_per_node, get_memory_limit_mb
 
@@ -115,8 +115,8 @@ def _check_machine(params: Params) -> Iterator[Check]:
     required, gpus = max(map(count_gpus_per_node, specs)), list_visible_gpus()
     finding = f"{len(gpus)} visible, the largest job needs {required}"
     advice = (
-        "Lower compute.processes (or a model's tensor_parallel), or list more GPUs in "
-        "CUDA_VISIBLE_DEVICES; `nvidia-smi` lists the GPUs of this machine."
+        f"Lower compute.processes (or a model's tensor_parallel), or {LISTING_ADVICE}; "
+        "`nvidia-smi` lists the GPUs of this machine."
     )
     yield _build_check("GPUs", finding, len(gpus) >= required, advice)
     for gpu in gpus:

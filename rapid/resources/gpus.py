@@ -5,6 +5,10 @@ from dataclasses import dataclass, replace
 
 # The environment variable with the GPUs that CUDA may use in a process.
 VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"
+# Advice if a job needs more GPUs than `list_visible_gpus` returns.
+LISTING_ADVICE = (
+    f"list more GPUs in {VISIBLE_DEVICES} (MIG instances, parts of a GPU, are not supported)"
+)
 
 
 @dataclass(frozen=True)
@@ -12,7 +16,7 @@ class Gpu:
     """A GPU.
 
     Args:
-        name: its number or UUID, as in CUDA_VISIBLE_DEVICES.
+        name: its number or whole UUID, for CUDA_VISIBLE_DEVICES.
         uuid: identifies the GPU in all processes of the machine. A number may not identify it,
             because SLURM can number each job's GPUs from 0.
         memory_mb: total memory in 1e6 bytes.
@@ -46,12 +50,17 @@ def select_gpus(gpus: list[Gpu], names: str) -> list[Gpu]:
     """Return the GPUs that a value of CUDA_VISIBLE_DEVICES names, by number or UUID prefix.
 
     Like CUDA, it ignores the first name that is unknown, ambiguous or repeated, and all names after
-    that one: "0,-1,1" is GPU 0.
+    that one: "0,-1,1" is GPU 0. MIG instances are not selected.
+
+    Returns:
+        The GPUs, each with its number as its name if it was selected by number, else with its whole
+        UUID: vLLM does not accept prefixes.
     """
     selected: list[Gpu] = []
     for name in filter(None, map(str.strip, names.split(","))):
         matches = [gpu for gpu in gpus if gpu.name == name or gpu.uuid.startswith(name)]
         if len(matches) != 1 or matches[0].uuid in {gpu.uuid for gpu in selected}:
             break
-        selected.append(replace(matches[0], name=name))
+        [gpu] = matches
+        selected.append(gpu if gpu.name == name else replace(gpu, name=gpu.uuid))
     return selected
