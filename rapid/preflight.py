@@ -26,6 +26,7 @@ from rapid.freshness import Job
 from rapid.grading.grader import GraderDied
 from rapid.grading.lean import LeanUnavailable
 from rapid.grading.permissions import GradingPermissions
+from rapid.hub import limit_hub_waiting
 from rapid.resources.gpus import LISTING_ADVICE, list_visible_gpus
 from rapid.resources.leases import list_usable_cores
 from rapid.resources.requests import count_cores, count_gpus_per_node, get_memory_limit_mb
@@ -33,7 +34,6 @@ from rapid.resources.requests import count_cores, count_gpus_per_node, get_memor
 # Disk space in 1e6 bytes: for problems, records and reports, and for a run of an embedded (tiny,
 # trained from scratch) model.
 SPARE_DISK_MB, MODEL_DISK_MB = 5_000, 20
-HUB_SECONDS = 20  # limit for an answer of the Hugging Face hub
 GRADER_ADVICE = (
     "If the grader printed an error, it is above this line. Otherwise check the free memory, and "
     "look for the kernel's out-of-memory killer (dmesg)."
@@ -191,16 +191,20 @@ def _check_problems(benchmark: str, source: str) -> Check:
 def _check_hub(
     subject: str, name: str, revision: str, repo_type: str = "model"
 ) -> tuple[Check, int]:
-    """Return a check that the hub or its cache here has a repository, and its weights' size.
+    """Return a check that a repository can be downloaded or is in the cache, and its weights' size.
 
     The size is in 1e6 bytes; 0 if unknown.
     """
     from huggingface_hub import HfApi, snapshot_download
+    from huggingface_hub.errors import GatedRepoError
 
     repository = {"revision": revision, "repo_type": repo_type}
+    limit_hub_waiting()
 
     def list_remote_sizes() -> dict[str, int | None]:
-        info = HfApi().repo_info(name, files_metadata=True, timeout=HUB_SECONDS, **repository)
+        info = HfApi().repo_info(name, files_metadata=True, **repository)
+        if info.gated:  # then anyone may list its files, but not download them
+            HfApi().auth_check(name, repo_type=repo_type)
         return {file.rfilename: file.size for file in info.siblings}
 
     def list_cached_sizes() -> dict[str, int | None]:
@@ -215,6 +219,8 @@ def _check_hub(
     ):
         try:
             sizes = list_sizes()
+        except GatedRepoError:
+            reason = "it is gated, and the account or token of this machine has no access"
         except Exception as error:  # the client and the network raise many types
             reason = reason or (str(error).strip().splitlines() or [type(error).__name__])[0]
         else:

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 import yaml
+from huggingface_hub.errors import GatedRepoError
 
 from rapid import preflight
 from rapid.artifacts.files import write_json
@@ -121,6 +122,27 @@ def test_finished_jobs_need_neither_the_hub_nor_disk_space(values, tmp_path, mon
     check = run_checks(values)["models.published"]
     assert "nobody/nothing@another is not available" in str(check)  # offline, as all tests are
     assert "gated" in check.advice
+
+
+@pytest.mark.parametrize("has_access", [True, False])
+def test_a_gated_model_without_access_is_missing(has_access, values, monkeypatch):
+    """The hub lists the files of a gated repository for anyone, but refuses downloads."""
+    file = SimpleNamespace(rfilename=WEIGHTS, size=10**9)
+    info = SimpleNamespace(gated="manual", siblings=[file])
+
+    def check_access(_, name, repo_type):
+        if not has_access:
+            response = SimpleNamespace(headers={}, request=None)
+            raise GatedRepoError("403 Client Error.", response=response)
+
+    monkeypatch.setattr("huggingface_hub.HfApi.repo_info", lambda *_, **__: info)
+    monkeypatch.setattr("huggingface_hub.HfApi.auth_check", check_access)
+    check = run_checks(use_model(values, "nobody/nothing"))["models.published"]
+    if has_access:
+        assert str(check).endswith("on the hub, 1,000 MB")
+    else:
+        assert "not available: it is gated" in check.finding
+        assert "accept its terms on the hub, and run `hf auth login`" in check.advice
 
 
 def test_the_command_prints_missing_items_and_fails(values, tmp_path, capsys):
