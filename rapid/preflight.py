@@ -27,7 +27,7 @@ from rapid.grading.grader import GraderDied
 from rapid.grading.lean import LeanUnavailable
 from rapid.grading.permissions import GradingPermissions
 from rapid.hub import limit_hub_waiting
-from rapid.resources.gpus import LISTING_ADVICE, list_visible_gpus
+from rapid.resources.gpus import LISTING_ADVICE, explain_unusable_gpus, list_visible_gpus
 from rapid.resources.leases import list_usable_cores
 from rapid.resources.requests import count_cores, count_gpus_per_node, get_memory_limit_mb
 
@@ -122,6 +122,11 @@ def _check_machine(params: Params) -> Iterator[Check]:
     for gpu in gpus:
         yield Check(f"GPU {gpu.name}", f"{gpu.memory_mb:,} MB")
     if gpus:
+        if find_spec("torch"):  # otherwise `_check_packages` reports it
+            finding, _, advice = explain_unusable_gpus(len(gpus)).partition(". ")
+            finding = finding or f"torch can use {len(gpus)} GPU(s)"
+            yield Check("CUDA", finding, advice and f"{advice}.")
+
         from rapid.cost.estimates import find_jobs_too_large  # needs the pipeline's packages
 
         memory = min(gpu.memory_mb for gpu in gpus) * 1e6

@@ -42,9 +42,11 @@ def set_memory(monkeypatch, gigabytes):
     monkeypatch.setattr(preflight.psutil, "virtual_memory", lambda: memory)
 
 
-def set_gpus(monkeypatch, count, memory_mb=48_000):
+def set_gpus(monkeypatch, count, memory_mb=48_000, problem=""):
+    """Simulate GPUs, and what `explain_unusable_gpus` returns."""
     gpus = [Gpu(str(number), f"GPU-{number}", memory_mb) for number in range(count)]
     monkeypatch.setattr(preflight, "list_visible_gpus", lambda: gpus)
+    monkeypatch.setattr(preflight, "explain_unusable_gpus", lambda count: problem)
 
 
 def use_model(values, source) -> dict:
@@ -82,6 +84,17 @@ def test_too_few_gpus_are_missing_and_small_ones_are_enough_for_tiny_models(valu
     assert "3 visible, the largest job needs 4" in str(run_checks(values)["GPUs"])
     set_gpus(monkeypatch, 0)
     assert find_missing(values, machine=False) == set()
+
+
+def test_gpus_that_torch_cannot_use_are_missing(values, monkeypatch):
+    values["compute"]["device"] = "gpu"
+    set_memory(monkeypatch, 256)
+    set_gpus(monkeypatch, 4, problem="torch can use 0 of 4 GPU(s): no CUDA 13.0. Do this")
+    assert find_missing(values) == {"CUDA"}
+    check = run_checks(values)["CUDA"]
+    assert str(check) == "MISSING CUDA: torch can use 0 of 4 GPU(s): no CUDA 13.0. Do this."
+    set_gpus(monkeypatch, 4)
+    assert str(run_checks(values)["CUDA"]) == "ok      CUDA: torch can use 4 GPU(s)"
 
 
 def test_too_few_cores_and_too_little_memory_and_disk_space_are_missing(values, monkeypatch):

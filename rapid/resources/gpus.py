@@ -1,6 +1,9 @@
-"""Lists the GPUs that this process may use, without initialising CUDA."""
+"""Lists the GPUs that this process may use, without initialising CUDA in it."""
 
+import json
 import os
+import subprocess
+import sys
 from dataclasses import dataclass, replace
 
 # The environment variable with the GPUs that CUDA may use in a process.
@@ -9,6 +12,19 @@ VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"
 LISTING_ADVICE = (
     f"list more GPUs in {VISIBLE_DEVICES} (MIG instances, parts of a GPU, are not supported)"
 )
+
+# A program that prints torch's version of CUDA (null in a build for CPUs), the number of GPUs that
+# it can use, and why it can use none. It initialises CUDA, because `device_count` alone also counts
+# the GPUs of a driver that is too old for torch.
+TORCH_PROBE = """
+import json, torch
+reason = ""
+try:
+    torch.cuda.init()
+except Exception as error:
+    reason = str(error)
+print(json.dumps([torch.version.cuda, 0 if reason else torch.cuda.device_count(), reason]))
+"""
 
 
 @dataclass(frozen=True)
@@ -64,3 +80,28 @@ def select_gpus(gpus: list[Gpu], names: str) -> list[Gpu]:
         [gpu] = matches
         selected.append(gpu if gpu.name == name else replace(gpu, name=gpu.uuid))
     return selected
+
+
+def explain_unusable_gpus(count: int) -> str:
+    """Return why torch cannot use `count` of the visible GPUs, and advice; "" if it can use them.
+
+    A child process imports torch and initialises CUDA, which takes seconds. If this process did so,
+    the processes that it forks could not use CUDA.
+    """
+    command = [sys.executable, "-c", TORCH_PROBE]
+    process = subprocess.run(command, check=False, capture_output=True, text=True)
+    if process.returncode:
+        cuda, usable, reason = None, 0, (process.stderr.splitlines() or ["it ended"])[-1]
+    else:
+        cuda, usable, reason = json.loads(process.stdout.splitlines()[-1])
+    if usable >= count:
+        return ""
+    # Without torch's own advice, which includes to install another torch.
+    reason = " ".join(reason.partition(" Please ")[0].split()).rstrip(".")
+    problem = f"torch can use {usable} of {count} GPU(s)" + (f": {reason}" if reason else "")
+    if cuda is None:
+        return f"{problem}. Install torch for GPUs: `GPU=1 make setup`"
+    return (
+        f"{problem}. This torch needs a driver for CUDA {cuda}: if `nvidia-smi` shows an older "
+        "version of CUDA, update the NVIDIA driver"
+    )

@@ -11,8 +11,10 @@ import sys
 
 from pydantic import BaseModel
 
+from rapid.artifacts.files import BadInput
 from rapid.config.params_schema import Compute
 from rapid.config.specs import DistillSpec, EvaluateSpec, TrainSpec, uses_vllm_server
+from rapid.resources.gpus import explain_unusable_gpus
 from rapid.resources.leases import lease_cores, lease_gpus
 
 GradingSpec = DistillSpec | EvaluateSpec | TrainSpec
@@ -65,13 +67,15 @@ def lease_resources(spec: BaseModel | None) -> None:
     """Lease the cores and GPUs that the job needs on this server, and print which they are.
 
     Raises:
-        BadInput: the machine has fewer cores or GPUs than the job needs.
+        BadInput: the machine has fewer cores or GPUs than the job needs, or torch cannot use them.
     """
     cores = lease_cores(count_cores(spec), _get_compute(spec).threads)
     gpu_names = lease_gpus(count_gpus_per_node(spec))
     leases = [f"core(s) {', '.join(map(str, cores))}"]
     leases += [f"GPU(s) {', '.join(gpu_names)}"] if gpu_names else []
     print(f"running on {' and '.join(leases)}", file=sys.stderr)
+    if gpu_names and (problem := explain_unusable_gpus(len(gpu_names))):
+        raise BadInput(f"compute.device: gpu: {problem}")
 
 
 def get_memory_limit_mb(spec: BaseModel | None) -> int:
