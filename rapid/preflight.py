@@ -130,7 +130,7 @@ def _check_machine(params: Params) -> Iterator[Check]:
         from rapid.cost.estimates import find_jobs_too_large  # needs the pipeline's packages
 
         memory = min(gpu.memory_mb for gpu in gpus) * 1e6
-        for job, message in find_jobs_too_large(params, memory).items():
+        for job, message in find_jobs_too_large(params, memory, len(gpus)).items():
             finding, _, advice = message.partition(": ")  # "20 GB needed, ...: lower ..."
             yield Check(f"GPU memory of {job}", finding, f"{advice[0].upper()}{advice[1:]}.")
 

@@ -239,5 +239,17 @@ def test_jobs_too_large_for_the_gpus_are_reported_with_advice(monkeypatch):
     advice = {check.advice for check in checks.values()}
     assert "A micro-batch is one completion already, so set sft.checkpointing to true." in advice
     teacher = checks["GPU memory of Qwen2.5-32B-Instruct, distill"]
-    assert teacher.advice == "Raise the teacher's tensor_parallel, or use larger GPUs."
-    assert checks["GPU memory of Qwen2.5-1.5B, evaluate"].advice == "Use larger GPUs."
+    assert teacher.advice == (  # it is divided among all four already
+        "Use larger GPUs, or more GPUs and a larger tensor_parallel of the teacher."
+    )
+    evaluation = check_memory(4_000)["GPU memory of Qwen2.5-1.5B, evaluate"]
+    assert evaluation.advice == "Use larger GPUs."
+
+
+def test_vllm_needs_memory_for_one_sequence_and_not_for_all_that_it_may_sample(monkeypatch):
+    """A teacher of 65 GB fits four GPUs of 24 GB: 16 GB of weights, and under 1 GB for the rest."""
+    values = read(ROOT / "params.yaml", ROOT / "experiments/paper.yaml")
+    values["sft"]["checkpointing"] = True
+    set_gpus(monkeypatch, 4, 24_000)
+    checks = [check.subject for check in preflight._check_machine(load(values)) if check.advice]
+    assert not [subject for subject in checks if subject.startswith("GPU memory of Qwen2.5-32B")]
