@@ -13,6 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import psutil
+from pydantic import BaseModel
 
 from rapid.artifacts.files import BadFile
 from rapid.artifacts.manifests import Manifest
@@ -29,11 +30,19 @@ from rapid.grading.permissions import GradingPermissions
 from rapid.hub import limit_hub_waiting
 from rapid.resources.gpus import LISTING_ADVICE, explain_unusable_gpus, list_visible_gpus
 from rapid.resources.leases import list_usable_cores
-from rapid.resources.requests import count_cores, count_gpus_per_node, get_memory_limit_mb
+from rapid.resources.requests import (
+    count_cores,
+    count_gpus,
+    count_gpus_per_node,
+    get_memory_limit_mb,
+)
 
 # Disk space in 1e6 bytes: for problems, records and reports, and for a run of an embedded (tiny,
 # trained from scratch) model.
 SPARE_DISK_MB, MODEL_DISK_MB = 5_000, 20
+# A run's last two checkpoints and the one that is being written, and the bytes of each parameter in
+# a checkpoint: the weights, and with DeepSpeed a second copy; float32 weights and Adam's moments.
+CHECKPOINTS, CHECKPOINT_BYTES = 3, 16
 GRADER_ADVICE = (
     "If the grader printed an error, it is above this line. Otherwise check the free memory, and "
     "look for the kernel's out-of-memory killer (dmesg)."
@@ -104,12 +113,7 @@ def _check_machine(params: Params) -> Iterator[Check]:
     advice = "Lower compute.threads or compute.processes."
     yield _build_check("cores", finding, available >= required, advice)
 
-    required = max(map(get_memory_limit_mb, specs))
-    available = psutil.virtual_memory().total // 1_000_000
-    finding = f"{available:,} MB, the largest job may use {required:,} MB"
-    advice = "Use a machine with more memory, or lower compute.processes."
-    yield _build_check("memory", finding, available >= required, advice)
-
+    yield _check_memory(params, specs)
     if params.compute.device == "cpu":
         return
     required, gpus = max(map(count_gpus_per_node, specs)), list_visible_gpus()
@@ -133,6 +137,29 @@ def _check_machine(params: Params) -> Iterator[Check]:
         for job, message in find_jobs_too_large(params, memory, len(gpus)).items():
             finding, _, advice = message.partition(": ")  # "20 GB needed, ...: lower ..."
             yield Check(f"GPU memory of {job}", finding, f"{advice[0].upper()}{advice[1:]}.")
+
+
+def _check_memory(params: Params, specs: list[BaseModel]) -> Check:
+    """Check for the main memory of the largest job; on GPUs what it needs by the plan."""
+    available = psutil.virtual_memory().total // 1_000_000
+    if params.compute.device == "cpu":
+        required = max(map(get_memory_limit_mb, specs))
+        finding = f"{available:,} MB, the largest job may use {required:,} MB"
+    else:  # SLURM's limit is far more than most jobs need
+        from rapid.cost.memory import estimate_main_memory
+        from rapid.cost.shapes import find_known_shapes
+        from rapid.cost.work import get_benchmark_and_model
+
+        shapes, required = find_known_shapes(params), 0
+        for spec in specs:
+            process_mb = 0
+            if count_gpus(spec):
+                shape = shapes.get(get_benchmark_and_model(spec)[1])
+                process_mb = round(estimate_main_memory(spec, shape) / 1e6)
+            required = max(required, get_memory_limit_mb(spec, process_mb))
+        finding = f"{available:,} MB, the largest job needs at least {required:,} MB"
+    advice = "Use a machine with more memory, or lower compute.processes."
+    return _build_check("memory", finding, available >= required, advice)
 
 
 def _check_packages(params: Params) -> Check:
@@ -241,24 +268,33 @@ def _check_hub(
 
 
 def _check_disk(params: Params, model_sizes: dict[str, int]) -> Check:
-    """Check for disk space for copies of published models and for the models of training runs.
+    """Check for disk space for copies of published models, training runs, and their checkpoints.
 
-    `model_sizes` has the size of each published model's weights in 1e6 bytes; 0 if unknown.
+    Checkpoints are those of one run, because a run deletes its own when it ends.
+
+    Args:
+        model_sizes: size of each published model's weights in 1e6 bytes; 0 if unknown.
     """
     specs = [job.spec for job in list_jobs(params) if not _has_run(job)]
     copied_models = [spec.model for spec in specs if isinstance(spec, FetchSpec)]
-    trained_models = [spec.run.model for spec in specs if isinstance(spec, TrainSpec)]
-    # Published weights are in bfloat16. A run in float32 saves weights of twice that size.
-    growth = 2 if params.training.precision == "float32" else 1
+    runs = [spec for spec in specs if isinstance(spec, TrainSpec)]
     required = SPARE_DISK_MB + sum(model_sizes[model] for model in copied_models)
-    required += sum(
-        model_sizes[model] * growth if model in model_sizes else MODEL_DISK_MB
-        for model in trained_models
-    )
+    largest = 0  # size of the largest model that is trained
+    for spec in runs:
+        size = model_sizes.get(spec.run.model)
+        if size is None:
+            required += MODEL_DISK_MB
+            continue
+        # Published weights are in bfloat16, which has 2 bytes. A run in float32 saves weights of
+        # twice that size.
+        growth = 1 if spec.pass_settings.precision == "bfloat16" else 2
+        required += size * growth * (1 + spec.snapshots)
+        largest = max(largest, size)
+    required += CHECKPOINTS * CHECKPOINT_BYTES * largest // 2
     available = shutil.disk_usage(".").free // 1_000_000
     prefix = "" if all(model_sizes.values()) else "at least "
     finding = f"{available:,} MB free here, {prefix}{required:,} MB needed"
-    finding += f" for {len(trained_models)} runs"
+    finding += f" for {len(runs)} runs"
     advice = "Free some space, or work in a folder on a larger disk."
     return _build_check("disk", finding, available >= required, advice)
 

@@ -2,6 +2,7 @@
 
 import importlib.machinery
 import os
+import re
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -86,6 +87,19 @@ def test_too_few_gpus_are_missing_and_small_ones_are_enough_for_tiny_models(valu
     assert find_missing(values, machine=False) == set()
 
 
+@pytest.mark.parametrize(("gigabytes", "missing"), [(128, set()), (64, {"memory"})])
+def test_jobs_on_gpus_need_main_memory_for_weights_and_not_slurm_s_limit(
+    gigabytes, missing, monkeypatch
+):
+    """GRPO with 1.5 billion parameters: in each of 4 processes 8 GB, and 6 GB for each of 2 models."""
+    values = read(ROOT / "params.yaml", ROOT / "experiments/paper.yaml")
+    set_memory(monkeypatch, gigabytes)
+    set_gpus(monkeypatch, 4)
+    monkeypatch.setattr(preflight, "list_usable_cores", lambda: list(range(16)))
+    checks = preflight._check_machine(load(values))
+    assert {check.subject for check in checks if check.advice} == missing
+
+
 def test_gpus_that_torch_cannot_use_are_missing(values, monkeypatch):
     values["compute"]["device"] = "gpu"
     set_memory(monkeypatch, 256)
@@ -104,6 +118,26 @@ def test_too_few_cores_and_too_little_memory_and_disk_space_are_missing(values, 
     monkeypatch.setattr(preflight.shutil, "disk_usage", lambda _: free)
     values["compute"]["threads"] = 2
     assert find_missing(values) == {"cores", "memory", "disk"}
+
+
+def test_disk_space_includes_float32_models_and_the_checkpoints_of_one_run(values):
+    use_model(values, "nobody/nothing")
+    values["training"]["precision"] = values["sft"]["precision"] = "bfloat16"
+
+    def count_needed_mb(size):
+        finding = preflight._check_disk(load(values), {"published": size}).finding
+        return int(re.search(r"([\d,]+) MB needed", finding)[1].replace(",", ""))
+
+    runs = [
+        job.spec.run.algorithm
+        for job in list_jobs(load(values))
+        if job.stage == "train" and job.spec.run.model == "published"
+    ]
+    checkpoints = 3 * 16 * 1_000 // 2  # 16 bytes for each parameter, of which the weights have 2
+    assert count_needed_mb(1_000) - count_needed_mb(0) == 1_000 * (1 + len(runs)) + checkpoints
+    in_bfloat16 = count_needed_mb(1_000)
+    values["sft"]["precision"] = "float32"
+    assert count_needed_mb(1_000) - in_bfloat16 == 1_000 * runs.count("sft") > 0
 
 
 def test_a_model_s_folder_must_have_safetensors_weights(values, tmp_path):

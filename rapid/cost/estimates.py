@@ -1,14 +1,12 @@
 """Estimates the cost of each job and of the whole pipeline, and advises on H and micro-batches."""
 
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from math import inf
 
 from pydantic import BaseModel
 
 from rapid.algorithms import RAPID, SFT
-from rapid.artifacts.files import BadInput
 from rapid.config.jobs import build_plan
 from rapid.config.params import Params
 from rapid.config.specs import (
@@ -30,7 +28,7 @@ from rapid.cost.memory import (
     set_micro_batch,
 )
 from rapid.cost.roofline import Machine, build_default_machine
-from rapid.cost.shapes import find_shape
+from rapid.cost.shapes import find_known_shapes
 from rapid.cost.work import (
     BYTES_PER_NUMBER,
     Work,
@@ -239,10 +237,7 @@ def find_jobs_too_large(params: Params, memory: float, gpus: int) -> dict[str, s
     Returns:
         The reason and advice in words, by "model, algorithm" or "model, stage".
     """
-    shapes = {}
-    for name in params.models:
-        with suppress(BadInput):
-            shapes[name] = find_shape(name, params)
+    shapes = find_known_shapes(params)
     estimator = Estimator(params, build_default_machine("gpu", shapes), memory=memory)
     problems: dict[str, str] = {}
     for job in build_plan(params).jobs:

@@ -32,6 +32,8 @@ ADAM_STATE = 2 * FLOAT32  # bytes per parameter: two moments
 # of tokens (`rapid.training.head`), so that they are never all in memory.
 HEAD_CHUNK = 2**28
 BUCKET = 5e8  # numbers that DeepSpeed collects before it exchanges gradients (its default)
+# Main memory of a process on a GPU without weights: libraries, CUDA's context, a grader. Assumed.
+PROCESS_MAIN_MEMORY = 8e9
 USABLE_SHARE = 0.92  # of the memory; fragmentation and other processes take the rest
 
 
@@ -141,6 +143,26 @@ def estimate_training_memory(
         sampling=sampling,
         least_sampling=least_sampling,
     )
+
+
+def estimate_main_memory(spec: BaseModel, shape: Shape | None) -> float:
+    """Return the bytes of main memory of one process of a job on GPUs, without further graders.
+
+    Training loads the weights, and those of the reference policy if there is a KL term, in float32
+    before it moves them to the GPU. transformers loads a model in the precision of sampling. vLLM
+    reads weights part by part.
+
+    Args:
+        shape: None if the size of the model is not known; then its weights are left out.
+    """
+    if shape is None:
+        return PROCESS_MAIN_MEMORY
+    if isinstance(spec, TrainSpec):
+        models = 1 + bool(getattr(spec.objective, "beta", 0))
+        return PROCESS_MAIN_MEMORY + models * shape.parameters * FLOAT32
+    models = spec.compute.sampler != "vllm"
+    size = BYTES_PER_NUMBER[get_precision(spec)]
+    return PROCESS_MAIN_MEMORY + models * shape.parameters * size
 
 
 def set_micro_batch(spec: TrainSpec, completions: int) -> TrainSpec:

@@ -78,14 +78,19 @@ def lease_resources(spec: BaseModel | None) -> None:
         raise BadInput(f"compute.device: gpu: {problem}")
 
 
-def get_memory_limit_mb(spec: BaseModel | None) -> int:
-    """Return the main memory that a job may use on each of its servers, in 1e6 bytes."""
+def get_memory_limit_mb(spec: BaseModel | None, process_mb: int = 0) -> int:
+    """Return the main memory that a job may use on each of its servers, in 1e6 bytes.
+
+    Args:
+        process_mb: memory of a process with one grader; by default a generous limit, `MEMORY_MB`.
+    """
     compute = _get_compute(spec)
     processes = max(count_gpus_per_node(spec), compute.processes // compute.nodes)
     # The time limit of a verdict is 0 in SFT, which grades nothing.
     grades = isinstance(spec, GradingSpec) and spec.timeout > 0
     further_graders = compute.threads - 1 if grades else 0
-    return (MEMORY_MB[compute.device] + GRADER_MEMORY_MB * further_graders) * processes
+    process_mb = process_mb or MEMORY_MB[compute.device]
+    return (process_mb + GRADER_MEMORY_MB * further_graders) * processes
 
 
 def get_time_limit_minutes(spec: BaseModel | None) -> int:
