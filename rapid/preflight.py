@@ -13,6 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import psutil
+from pydantic import BaseModel
 
 from rapid.artifacts.files import BadFile
 from rapid.artifacts.manifests import Manifest
@@ -26,14 +27,22 @@ from rapid.freshness import Job
 from rapid.grading.grader import GraderDied
 from rapid.grading.lean import LeanUnavailable
 from rapid.grading.permissions import GradingPermissions
-from rapid.resources.gpus import list_visible_gpus
+from rapid.hub import limit_hub_waiting
+from rapid.resources.gpus import LISTING_ADVICE, explain_unusable_gpus, list_visible_gpus
 from rapid.resources.leases import list_usable_cores
-from rapid.resources.requests import count_cores, count_gpus_per_node, get_memory_limit_mb
+from rapid.resources.requests import (
+    count_cores,
+    count_gpus,
+    count_gpus_per_node,
+    get_memory_limit_mb,
+)
 
 # Disk space in 1e6 bytes: for problems, records and reports, and for a run of an embedded (tiny,
 # trained from scratch) model.
 SPARE_DISK_MB, MODEL_DISK_MB = 5_000, 20
-HUB_SECONDS = 20  # limit for an answer of the Hugging Face hub
+# A run's last two checkpoints and the one that is being written, and the bytes of each parameter in
+# a checkpoint: the weights, and with DeepSpeed a second copy; float32 weights and Adam's moments.
+CHECKPOINTS, CHECKPOINT_BYTES = 3, 16
 GRADER_ADVICE = (
     "If the grader printed an error, it is above this line. Otherwise check the free memory, and "
     "look for the kernel's out-of-memory killer (dmesg)."
@@ -104,30 +113,53 @@ def _check_machine(params: Params) -> Iterator[Check]:
     advice = "Lower compute.threads or compute.processes."
     yield _build_check("cores", finding, available >= required, advice)
 
-    required = max(map(get_memory_limit_mb, specs))
-    available = psutil.virtual_memory().total // 1_000_000
-    finding = f"{available:,} MB, the largest job may use {required:,} MB"
-    advice = "Use a machine with more memory, or lower compute.processes."
-    yield _build_check("memory", finding, available >= required, advice)
-
+    yield _check_memory(params, specs)
     if params.compute.device == "cpu":
         return
     required, gpus = max(map(count_gpus_per_node, specs)), list_visible_gpus()
     finding = f"{len(gpus)} visible, the largest job needs {required}"
     advice = (
-        "Lower compute.processes (or a model's tensor_parallel), or list more GPUs in "
-        "CUDA_VISIBLE_DEVICES; `nvidia-smi` lists the GPUs of this machine."
+        f"Lower compute.processes (or a model's tensor_parallel), or {LISTING_ADVICE}; "
+        "`nvidia-smi` lists the GPUs of this machine."
     )
     yield _build_check("GPUs", finding, len(gpus) >= required, advice)
     for gpu in gpus:
         yield Check(f"GPU {gpu.name}", f"{gpu.memory_mb:,} MB")
     if gpus:
+        if find_spec("torch"):  # otherwise `_check_packages` reports it
+            finding, _, advice = explain_unusable_gpus(len(gpus)).partition(". ")
+            finding = finding or f"torch can use {len(gpus)} GPU(s)"
+            yield Check("CUDA", finding, advice and f"{advice}.")
+
         from rapid.cost.estimates import find_jobs_too_large  # needs the pipeline's packages
 
         memory = min(gpu.memory_mb for gpu in gpus) * 1e6
-        for job, message in find_jobs_too_large(params, memory).items():
+        for job, message in find_jobs_too_large(params, memory, len(gpus)).items():
             finding, _, advice = message.partition(": ")  # "20 GB needed, ...: lower ..."
             yield Check(f"GPU memory of {job}", finding, f"{advice[0].upper()}{advice[1:]}.")
+
+
+def _check_memory(params: Params, specs: list[BaseModel]) -> Check:
+    """Check for the main memory of the largest job; on GPUs what it needs by the plan."""
+    available = psutil.virtual_memory().total // 1_000_000
+    if params.compute.device == "cpu":
+        required = max(map(get_memory_limit_mb, specs))
+        finding = f"{available:,} MB, the largest job may use {required:,} MB"
+    else:  # SLURM's limit is far more than most jobs need
+        from rapid.cost.memory import estimate_main_memory
+        from rapid.cost.shapes import find_known_shapes
+        from rapid.cost.work import get_benchmark_and_model
+
+        shapes, required = find_known_shapes(params), 0
+        for spec in specs:
+            process_mb = 0
+            if count_gpus(spec):
+                shape = shapes.get(get_benchmark_and_model(spec)[1])
+                process_mb = round(estimate_main_memory(spec, shape) / 1e6)
+            required = max(required, get_memory_limit_mb(spec, process_mb))
+        finding = f"{available:,} MB, the largest job needs at least {required:,} MB"
+    advice = "Use a machine with more memory, or lower compute.processes."
+    return _build_check("memory", finding, available >= required, advice)
 
 
 def _check_packages(params: Params) -> Check:
@@ -191,16 +223,20 @@ def _check_problems(benchmark: str, source: str) -> Check:
 def _check_hub(
     subject: str, name: str, revision: str, repo_type: str = "model"
 ) -> tuple[Check, int]:
-    """Return a check that the hub or its cache here has a repository, and its weights' size.
+    """Return a check that a repository can be downloaded or is in the cache, and its weights' size.
 
     The size is in 1e6 bytes; 0 if unknown.
     """
     from huggingface_hub import HfApi, snapshot_download
+    from huggingface_hub.errors import GatedRepoError
 
     repository = {"revision": revision, "repo_type": repo_type}
+    limit_hub_waiting()
 
     def list_remote_sizes() -> dict[str, int | None]:
-        info = HfApi().repo_info(name, files_metadata=True, timeout=HUB_SECONDS, **repository)
+        info = HfApi().repo_info(name, files_metadata=True, **repository)
+        if info.gated:  # then anyone may list its files, but not download them
+            HfApi().auth_check(name, repo_type=repo_type)
         return {file.rfilename: file.size for file in info.siblings}
 
     def list_cached_sizes() -> dict[str, int | None]:
@@ -215,6 +251,8 @@ def _check_hub(
     ):
         try:
             sizes = list_sizes()
+        except GatedRepoError:
+            reason = "it is gated, and the account or token of this machine has no access"
         except Exception as error:  # the client and the network raise many types
             reason = reason or (str(error).strip().splitlines() or [type(error).__name__])[0]
         else:
@@ -230,24 +268,33 @@ def _check_hub(
 
 
 def _check_disk(params: Params, model_sizes: dict[str, int]) -> Check:
-    """Check for disk space for copies of published models and for the models of training runs.
+    """Check for disk space for copies of published models, training runs, and their checkpoints.
 
-    `model_sizes` has the size of each published model's weights in 1e6 bytes; 0 if unknown.
+    Checkpoints are those of one run, because a run deletes its own when it ends.
+
+    Args:
+        model_sizes: size of each published model's weights in 1e6 bytes; 0 if unknown.
     """
     specs = [job.spec for job in list_jobs(params) if not _has_run(job)]
     copied_models = [spec.model for spec in specs if isinstance(spec, FetchSpec)]
-    trained_models = [spec.run.model for spec in specs if isinstance(spec, TrainSpec)]
-    # Published weights are in bfloat16. A run in float32 saves weights of twice that size.
-    growth = 2 if params.training.precision == "float32" else 1
+    runs = [spec for spec in specs if isinstance(spec, TrainSpec)]
     required = SPARE_DISK_MB + sum(model_sizes[model] for model in copied_models)
-    required += sum(
-        model_sizes[model] * growth if model in model_sizes else MODEL_DISK_MB
-        for model in trained_models
-    )
+    largest = 0  # size of the largest model that is trained
+    for spec in runs:
+        size = model_sizes.get(spec.run.model)
+        if size is None:
+            required += MODEL_DISK_MB
+            continue
+        # Published weights are in bfloat16, which has 2 bytes. A run in float32 saves weights of
+        # twice that size.
+        growth = 1 if spec.pass_settings.precision == "bfloat16" else 2
+        required += size * growth * (1 + spec.snapshots)
+        largest = max(largest, size)
+    required += CHECKPOINTS * CHECKPOINT_BYTES * largest // 2
     available = shutil.disk_usage(".").free // 1_000_000
     prefix = "" if all(model_sizes.values()) else "at least "
     finding = f"{available:,} MB free here, {prefix}{required:,} MB needed"
-    finding += f" for {len(trained_models)} runs"
+    finding += f" for {len(runs)} runs"
     advice = "Free some space, or work in a folder on a larger disk."
     return _build_check("disk", finding, available >= required, advice)
 

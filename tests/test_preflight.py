@@ -2,11 +2,13 @@
 
 import importlib.machinery
 import os
+import re
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import yaml
+from huggingface_hub.errors import GatedRepoError
 
 from rapid import preflight
 from rapid.artifacts.files import write_json
@@ -41,9 +43,11 @@ def set_memory(monkeypatch, gigabytes):
     monkeypatch.setattr(preflight.psutil, "virtual_memory", lambda: memory)
 
 
-def set_gpus(monkeypatch, count, memory_mb=48_000):
+def set_gpus(monkeypatch, count, memory_mb=48_000, problem=""):
+    """Simulate GPUs, and what `explain_unusable_gpus` returns."""
     gpus = [Gpu(str(number), f"GPU-{number}", memory_mb) for number in range(count)]
     monkeypatch.setattr(preflight, "list_visible_gpus", lambda: gpus)
+    monkeypatch.setattr(preflight, "explain_unusable_gpus", lambda count: problem)
 
 
 def use_model(values, source) -> dict:
@@ -83,6 +87,30 @@ def test_too_few_gpus_are_missing_and_small_ones_are_enough_for_tiny_models(valu
     assert find_missing(values, machine=False) == set()
 
 
+@pytest.mark.parametrize(("gigabytes", "missing"), [(128, set()), (64, {"memory"})])
+def test_jobs_on_gpus_need_main_memory_for_weights_and_not_slurm_s_limit(
+    gigabytes, missing, monkeypatch
+):
+    """GRPO with 1.5 billion parameters: in each of 4 processes 8 GB, and 6 GB for each of 2 models."""
+    values = read(ROOT / "params.yaml", ROOT / "experiments/paper.yaml")
+    set_memory(monkeypatch, gigabytes)
+    set_gpus(monkeypatch, 4)
+    monkeypatch.setattr(preflight, "list_usable_cores", lambda: list(range(16)))
+    checks = preflight._check_machine(load(values))
+    assert {check.subject for check in checks if check.advice} == missing
+
+
+def test_gpus_that_torch_cannot_use_are_missing(values, monkeypatch):
+    values["compute"]["device"] = "gpu"
+    set_memory(monkeypatch, 256)
+    set_gpus(monkeypatch, 4, problem="torch can use 0 of 4 GPU(s): no CUDA 13.0. Do this")
+    assert find_missing(values) == {"CUDA"}
+    check = run_checks(values)["CUDA"]
+    assert str(check) == "MISSING CUDA: torch can use 0 of 4 GPU(s): no CUDA 13.0. Do this."
+    set_gpus(monkeypatch, 4)
+    assert str(run_checks(values)["CUDA"]) == "ok      CUDA: torch can use 4 GPU(s)"
+
+
 def test_too_few_cores_and_too_little_memory_and_disk_space_are_missing(values, monkeypatch):
     set_memory(monkeypatch, 2)
     monkeypatch.setattr(preflight, "list_usable_cores", lambda: [0])
@@ -90,6 +118,26 @@ def test_too_few_cores_and_too_little_memory_and_disk_space_are_missing(values, 
     monkeypatch.setattr(preflight.shutil, "disk_usage", lambda _: free)
     values["compute"]["threads"] = 2
     assert find_missing(values) == {"cores", "memory", "disk"}
+
+
+def test_disk_space_includes_float32_models_and_the_checkpoints_of_one_run(values):
+    use_model(values, "nobody/nothing")
+    values["training"]["precision"] = values["sft"]["precision"] = "bfloat16"
+
+    def count_needed_mb(size):
+        finding = preflight._check_disk(load(values), {"published": size}).finding
+        return int(re.search(r"([\d,]+) MB needed", finding)[1].replace(",", ""))
+
+    runs = [
+        job.spec.run.algorithm
+        for job in list_jobs(load(values))
+        if job.stage == "train" and job.spec.run.model == "published"
+    ]
+    checkpoints = 3 * 16 * 1_000 // 2  # 16 bytes for each parameter, of which the weights have 2
+    assert count_needed_mb(1_000) - count_needed_mb(0) == 1_000 * (1 + len(runs)) + checkpoints
+    in_bfloat16 = count_needed_mb(1_000)
+    values["sft"]["precision"] = "float32"
+    assert count_needed_mb(1_000) - in_bfloat16 == 1_000 * runs.count("sft") > 0
 
 
 def test_a_model_s_folder_must_have_safetensors_weights(values, tmp_path):
@@ -121,6 +169,27 @@ def test_finished_jobs_need_neither_the_hub_nor_disk_space(values, tmp_path, mon
     check = run_checks(values)["models.published"]
     assert "nobody/nothing@another is not available" in str(check)  # offline, as all tests are
     assert "gated" in check.advice
+
+
+@pytest.mark.parametrize("has_access", [True, False])
+def test_a_gated_model_without_access_is_missing(has_access, values, monkeypatch):
+    """The hub lists the files of a gated repository for anyone, but refuses downloads."""
+    file = SimpleNamespace(rfilename=WEIGHTS, size=10**9)
+    info = SimpleNamespace(gated="manual", siblings=[file])
+
+    def check_access(_, name, repo_type):
+        if not has_access:
+            response = SimpleNamespace(headers={}, request=None)
+            raise GatedRepoError("403 Client Error.", response=response)
+
+    monkeypatch.setattr("huggingface_hub.HfApi.repo_info", lambda *_, **__: info)
+    monkeypatch.setattr("huggingface_hub.HfApi.auth_check", check_access)
+    check = run_checks(use_model(values, "nobody/nothing"))["models.published"]
+    if has_access:
+        assert str(check).endswith("on the hub, 1,000 MB")
+    else:
+        assert "not available: it is gated" in check.finding
+        assert "accept its terms on the hub, and run `hf auth login`" in check.advice
 
 
 def test_the_command_prints_missing_items_and_fails(values, tmp_path, capsys):
@@ -204,5 +273,17 @@ def test_jobs_too_large_for_the_gpus_are_reported_with_advice(monkeypatch):
     advice = {check.advice for check in checks.values()}
     assert "A micro-batch is one completion already, so set sft.checkpointing to true." in advice
     teacher = checks["GPU memory of Qwen2.5-32B-Instruct, distill"]
-    assert teacher.advice == "Raise the teacher's tensor_parallel, or use larger GPUs."
-    assert checks["GPU memory of Qwen2.5-1.5B, evaluate"].advice == "Use larger GPUs."
+    assert teacher.advice == (  # it is divided among all four already
+        "Use larger GPUs, or more GPUs and a larger tensor_parallel of the teacher."
+    )
+    evaluation = check_memory(4_000)["GPU memory of Qwen2.5-1.5B, evaluate"]
+    assert evaluation.advice == "Use larger GPUs."
+
+
+def test_vllm_needs_memory_for_one_sequence_and_not_for_all_that_it_may_sample(monkeypatch):
+    """A teacher of 65 GB fits four GPUs of 24 GB: 16 GB of weights, and under 1 GB for the rest."""
+    values = read(ROOT / "params.yaml", ROOT / "experiments/paper.yaml")
+    values["sft"]["checkpointing"] = True
+    set_gpus(monkeypatch, 4, 24_000)
+    checks = [check.subject for check in preflight._check_machine(load(values)) if check.advice]
+    assert not [subject for subject in checks if subject.startswith("GPU memory of Qwen2.5-32B")]

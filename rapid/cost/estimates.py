@@ -1,14 +1,12 @@
 """Estimates the cost of each job and of the whole pipeline, and advises on H and micro-batches."""
 
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from math import inf
 
 from pydantic import BaseModel
 
 from rapid.algorithms import RAPID, SFT
-from rapid.artifacts.files import BadInput
 from rapid.config.jobs import build_plan
 from rapid.config.params import Params
 from rapid.config.specs import (
@@ -30,7 +28,7 @@ from rapid.cost.memory import (
     set_micro_batch,
 )
 from rapid.cost.roofline import Machine, build_default_machine
-from rapid.cost.shapes import find_shape
+from rapid.cost.shapes import find_known_shapes
 from rapid.cost.work import (
     BYTES_PER_NUMBER,
     Work,
@@ -108,16 +106,22 @@ class Estimator:
         benchmark, model = get_benchmark_and_model(spec)
         return estimate_job_memory(spec, self.machine.shapes[model], self.expect(benchmark, model))
 
-    def explain_lack_of_memory(self, spec: BaseModel) -> str:
-        """Return why a job's model does not fit into memory, and advice; "" if it fits."""
+    def explain_lack_of_memory(self, spec: BaseModel, gpus: int) -> str:
+        """Return why a job's model does not fit into memory, and advice; "" if it fits.
+
+        Args:
+            gpus: number of GPUs that a teacher can be divided among; not used on CPUs.
+        """
         memory = self.estimate_memory(spec)
-        if memory.total <= self.available_bytes:
+        if memory.required <= self.available_bytes:
             return ""
-        needed = f"{(self.machine.base_memory + memory.total) / 1e9:.0f} GB"
+        needed = f"{(self.machine.base_memory + memory.required) / 1e9:.0f} GB"
         problem = f"{needed} needed, more than {USABLE_SHARE:.0%} of {self.memory / 1e9:.0f} GB"
         upgrade = "use larger GPUs" if self.uses_gpus else "use a machine with more memory"
         if isinstance(spec, DistillSpec) and self.uses_gpus:
-            return f"{problem}: raise the teacher's tensor_parallel, or {upgrade}"
+            if spec.tensor_parallel < gpus:
+                return f"{problem}: raise the teacher's tensor_parallel, or {upgrade}"
+            return f"{problem}: {upgrade}, or more GPUs and a larger tensor_parallel of the teacher"
         if not isinstance(spec, TrainSpec):
             return f"{problem}: {upgrade}"
         section = "training" if spec.training else SFT.key
@@ -180,11 +184,12 @@ def _estimate_job(estimator: Estimator, job: Job) -> JobCost:
     # Number of models that the job saves: 0 (False) for evaluation and distillation.
     models = 1 + spec.snapshots if isinstance(spec, TrainSpec) else isinstance(spec, PretrainSpec)
     parameters = machine.shapes[get_benchmark_and_model(spec)[1]].parameters
+    memory = estimator.estimate_memory(spec)
     return JobCost(
         job,
         seconds=sum(machine.estimate_seconds(estimator.count_work(spec)).values()),
         units=max(1, count_gpus(spec)) if estimator.uses_gpus else count_cores(spec),
-        memory=machine.base_memory + estimator.estimate_memory(spec).total,
+        memory=machine.base_memory + memory.estimate_peak(estimator.available_bytes),
         disk=models * parameters * BYTES_PER_NUMBER[get_precision(spec)],
     )
 
@@ -210,7 +215,9 @@ def find_problems(estimator: Estimator, costs: list[JobCost], capacity: int) -> 
     for cost in costs:
         benchmark, model, name = cost.key
         subject = ", ".join(filter(None, (benchmark, model)))
-        reasons = [estimator.explain_lack_of_memory(cost.job.spec)] if cost.memory else []
+        reasons = []
+        if cost.memory:
+            reasons.append(estimator.explain_lack_of_memory(cost.job.spec, capacity))
         if cost.units > capacity:
             reasons.append(f"needs {cost.units} {unit}s, but there are {capacity}")
         for reason in filter(None, reasons):
@@ -218,27 +225,25 @@ def find_problems(estimator: Estimator, costs: list[JobCost], capacity: int) -> 
     return [f"{subject}: {', '.join(jobs)}: {reason}" for (subject, reason), jobs in names.items()]
 
 
-def find_jobs_too_large(params: Params, memory: float) -> dict[str, str]:
+def find_jobs_too_large(params: Params, memory: float, gpus: int) -> dict[str, str]:
     """Return the jobs whose model does not fit into memory, with the reason and advice for each.
 
     Jobs with models whose size is not known are left out.
 
     Args:
         memory: bytes of a GPU.
+        gpus: number of GPUs.
 
     Returns:
         The reason and advice in words, by "model, algorithm" or "model, stage".
     """
-    shapes = {}
-    for name in params.models:
-        with suppress(BadInput):
-            shapes[name] = find_shape(name, params)
+    shapes = find_known_shapes(params)
     estimator = Estimator(params, build_default_machine("gpu", shapes), memory=memory)
     problems: dict[str, str] = {}
     for job in build_plan(params).jobs:
         _, model, name = build_plan_key(job)
         is_known = isinstance(job.spec, SpecWithModel) and model in shapes
-        if is_known and (reason := estimator.explain_lack_of_memory(job.spec)):
+        if is_known and (reason := estimator.explain_lack_of_memory(job.spec, gpus)):
             problems.setdefault(f"{model}, {name}", reason)
     return problems
 

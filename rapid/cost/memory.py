@@ -4,7 +4,8 @@ Training needs memory for the weights, their gradients and Adam's state (with se
 ZeRO-2 divides gradients and state), the weights of the reference policy if there is a KL term, the
 activations of a micro-batch, and with vLLM a copy of the weights in vLLM's engine. Sampling needs
 memory for keys and values beside the weights. The peak is all that is always in memory, plus the
-larger of what a micro-batch and sampling add.
+larger of what a micro-batch and sampling add. vLLM samples fewer sequences at a time if memory is
+short, so that it requires memory for one of them only.
 
 `python -m performance.steps planned_memory` compares estimates with measured training steps.
 """
@@ -31,6 +32,8 @@ ADAM_STATE = 2 * FLOAT32  # bytes per parameter: two moments
 # of tokens (`rapid.training.head`), so that they are never all in memory.
 HEAD_CHUNK = 2**28
 BUCKET = 5e8  # numbers that DeepSpeed collects before it exchanges gradients (its default)
+# Main memory of a process on a GPU without weights: libraries, CUDA's context, a grader. Assumed.
+PROCESS_MAIN_MEMORY = 8e9
 USABLE_SHARE = 0.92  # of the memory; fragmentation and other processes take the rest
 
 
@@ -44,17 +47,34 @@ class ProcessMemory:
     completion: float = 0.0  # in training: activations of one completion of the greatest length
     completions: int = 0  # number of completions in the largest micro-batch
     sampling: float = 0.0  # in sampling: keys and values of all sequences in a batch, and logits
+    # The least that sampling needs: with vLLM keys and values of one sequence of the greatest
+    # length, otherwise all of `sampling`.
+    least_sampling: float = 0.0
 
     @property
     def total(self) -> float:
         """The peak, in bytes."""
-        training = self.head + self.completions * self.completion
-        return self.state + max(training, self.sampling)
+        return self.state + max(self._training, self.sampling)
+
+    @property
+    def required(self) -> float:
+        """The bytes without which the job cannot run."""
+        return self.state + max(self._training, self.least_sampling)
+
+    @property
+    def _training(self) -> float:
+        return self.head + self.completions * self.completion
+
+    def estimate_peak(self, available_bytes: float) -> float:
+        """Return the peak, in bytes, if vLLM uses no more than what is available."""
+        return min(self.total, max(self.required, available_bytes))
 
     def max_completions(self, available_bytes: float) -> int:
         """Return how many completions of the greatest length fit in a micro-batch."""
         rest = available_bytes - self.state
-        return max(0, int((rest - self.head) / self.completion)) if rest >= self.sampling else 0
+        if rest < self.least_sampling:
+            return 0
+        return max(0, int((rest - self.head) / self.completion))
 
 
 def estimate_job_memory(spec: BaseModel, shape: Shape, expected: Expected) -> ProcessMemory:
@@ -66,8 +86,10 @@ def estimate_job_memory(spec: BaseModel, shape: Shape, expected: Expected) -> Pr
     if isinstance(spec, TrainSpec):
         return _estimate_run_memory(spec, shape, expected)
     batch = VLLM_CONCURRENCY if spec.compute.sampler == "vllm" else TRANSFORMERS_BATCH
-    sampling, split = _count_sampling_bytes(spec, shape, expected, batch), count_processes(spec)
-    return ProcessMemory(shape.parameters * size / split, sampling=sampling / split)
+    split = count_processes(spec)
+    sampling, least = _count_sampling_bytes(spec, shape, expected, batch)
+    state = shape.parameters * size / split
+    return ProcessMemory(state, sampling=sampling / split, least_sampling=least / split)
 
 
 def estimate_training_memory(
@@ -82,6 +104,7 @@ def estimate_training_memory(
     engine: bool = False,
     processes: int = 1,
     sampling: float = 0.0,
+    least_sampling: float = 0.0,
 ) -> ProcessMemory:
     """Return the memory of a process that trains a model.
 
@@ -94,7 +117,7 @@ def estimate_training_memory(
         reference: whether the process also holds the weights of a reference policy.
         engine: whether the process also holds the weights of vLLM's engine.
         processes: number of processes that divide gradients and Adam's state between them.
-        sampling: see `ProcessMemory`.
+        sampling, least_sampling: see `ProcessMemory`.
     """
     size = BYTES_PER_NUMBER[precision]
     # Bytes per parameter that each process has: the weights.
@@ -118,7 +141,28 @@ def estimate_training_memory(
         completion=tokens * _count_activation_bytes(shape, size, checkpointing) + pairs,
         completions=completions,
         sampling=sampling,
+        least_sampling=least_sampling,
     )
+
+
+def estimate_main_memory(spec: BaseModel, shape: Shape | None) -> float:
+    """Return the bytes of main memory of one process of a job on GPUs, without further graders.
+
+    Training loads the weights, and those of the reference policy if there is a KL term, in float32
+    before it moves them to the GPU. transformers loads a model in the precision of sampling. vLLM
+    reads weights part by part.
+
+    Args:
+        shape: None if the size of the model is not known; then its weights are left out.
+    """
+    if shape is None:
+        return PROCESS_MAIN_MEMORY
+    if isinstance(spec, TrainSpec):
+        models = 1 + bool(getattr(spec.objective, "beta", 0))
+        return PROCESS_MAIN_MEMORY + models * shape.parameters * FLOAT32
+    models = spec.compute.sampler != "vllm"
+    size = BYTES_PER_NUMBER[get_precision(spec)]
+    return PROCESS_MAIN_MEMORY + models * shape.parameters * size
 
 
 def set_micro_batch(spec: TrainSpec, completions: int) -> TrainSpec:
@@ -147,11 +191,11 @@ def _estimate_run_memory(spec: TrainSpec, shape: Shape, expected: Expected) -> P
     count, settings = count_processes(spec), spec.pass_settings
     # Whether this process samples too; a vLLM server has a GPU of its own.
     samples_here = spec.training is not None and not uses_vllm_server(spec)
-    sampling = 0.0
+    sampling = least_sampling = 0.0
     if samples_here:
         completions = spec.H * spec.n_step / count  # that a process samples
         batch = min(completions, spec.sampling_batch or completions)
-        sampling = _count_sampling_bytes(spec, shape, expected, batch)
+        sampling, least_sampling = _count_sampling_bytes(spec, shape, expected, batch)
     # The size that `auto` stands for is computed from the result (`Estimator.resolve_micro_batch`).
     micro_batch = 1 if settings.micro_batch == "auto" else settings.micro_batch
     return estimate_training_memory(
@@ -165,6 +209,7 @@ def _estimate_run_memory(spec: TrainSpec, shape: Shape, expected: Expected) -> P
         engine=samples_here and spec.compute.sampler == "vllm",
         processes=count,
         sampling=sampling,
+        least_sampling=least_sampling,
     )
 
 
@@ -187,16 +232,20 @@ def _count_activation_bytes(shape: Shape, size: int, checkpointing: bool) -> flo
 
 def _count_sampling_bytes(
     spec: BaseModel, shape: Shape, expected: Expected, completions: float
-) -> float:
+) -> tuple[float, float]:
     """Return the bytes of keys and values, and of float32 logits, while sampling a batch.
 
     transformers pads all sequences of a batch to the longest. vLLM stores only the tokens that
     exist, and its logits are not counted.
+
+    Returns:
+        The bytes for the whole batch, and the least bytes that suffice: see `ProcessMemory`.
     """
-    vllm = spec.compute.sampler == "vllm"
-    tokens = expected.prompt + (expected.length if vllm else expected.estimate_longest(completions))
-    cached = (
-        completions * tokens * shape.count_key_value_bytes(BYTES_PER_NUMBER[get_precision(spec)])
-    )
+    token_bytes = shape.count_key_value_bytes(BYTES_PER_NUMBER[get_precision(spec)])
+    if spec.compute.sampler == "vllm":
+        cached = completions * (expected.prompt + expected.length) * token_bytes
+        return cached, (expected.prompt + expected.limit) * token_bytes
+    cached = completions * (expected.prompt + expected.estimate_longest(completions)) * token_bytes
     # Three float32 tensors with a logit for each sequence and token of the vocabulary.
-    return cached if vllm else cached + 3 * 4 * completions * shape.vocabulary
+    sampling = cached + 3 * 4 * completions * shape.vocabulary
+    return sampling, sampling

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -132,6 +133,15 @@ def load_shapes(params: Params, configs: Mapping[str, Path]) -> dict[str, Shape]
         name: read_shape(configs[name]) if name in configs else find_shape(name, params)
         for name in params.models
     }
+
+
+def find_known_shapes(params: Params) -> dict[str, Shape]:
+    """Return the shape of each model in params.yaml whose shape is known (`find_shape`)."""
+    shapes = {}
+    for name in params.models:
+        with suppress(BadInput):
+            shapes[name] = find_shape(name, params)
+    return shapes
 
 
 def find_shape(name: str, params: Params) -> Shape:

@@ -27,7 +27,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from rapid.artifacts.files import BadInput
-from rapid.resources.gpus import VISIBLE_DEVICES, list_visible_gpus
+from rapid.resources.gpus import LISTING_ADVICE, VISIBLE_DEVICES, list_visible_gpus
 from rapid.resources.wait_policy import choose_thread_wait_policy
 
 # Referenced until the process ends, because a FileLock that is garbage-collected releases its lock.
@@ -119,7 +119,7 @@ def lease_gpus(count: int) -> list[str]:
     if count > len(gpus):
         raise BadInput(
             f"compute.device: gpu: this job needs {count} GPU(s), but {len(gpus)} can be "
-            f"used. Lower compute.processes, list more GPUs in {VISIBLE_DEVICES}, or set "
+            f"used. Lower compute.processes, {LISTING_ADVICE}, or set "
             "compute.device: cpu; `nvidia-smi` lists the GPUs of this machine"
         )
     leased = _lease_locks("GPU", [gpu.uuid for gpu in gpus], count)

@@ -11,8 +11,10 @@ import sys
 
 from pydantic import BaseModel
 
+from rapid.artifacts.files import BadInput
 from rapid.config.params_schema import Compute
 from rapid.config.specs import DistillSpec, EvaluateSpec, TrainSpec, uses_vllm_server
+from rapid.resources.gpus import explain_unusable_gpus
 from rapid.resources.leases import lease_cores, lease_gpus
 
 GradingSpec = DistillSpec | EvaluateSpec | TrainSpec
@@ -65,23 +67,30 @@ def lease_resources(spec: BaseModel | None) -> None:
     """Lease the cores and GPUs that the job needs on this server, and print which they are.
 
     Raises:
-        BadInput: the machine has fewer cores or GPUs than the job needs.
+        BadInput: the machine has fewer cores or GPUs than the job needs, or torch cannot use them.
     """
     cores = lease_cores(count_cores(spec), _get_compute(spec).threads)
     gpu_names = lease_gpus(count_gpus_per_node(spec))
     leases = [f"core(s) {', '.join(map(str, cores))}"]
     leases += [f"GPU(s) {', '.join(gpu_names)}"] if gpu_names else []
     print(f"running on {' and '.join(leases)}", file=sys.stderr)
+    if gpu_names and (problem := explain_unusable_gpus(len(gpu_names))):
+        raise BadInput(f"compute.device: gpu: {problem}")
 
 
-def get_memory_limit_mb(spec: BaseModel | None) -> int:
-    """Return the main memory that a job may use on each of its servers, in 1e6 bytes."""
+def get_memory_limit_mb(spec: BaseModel | None, process_mb: int = 0) -> int:
+    """Return the main memory that a job may use on each of its servers, in 1e6 bytes.
+
+    Args:
+        process_mb: memory of a process with one grader; by default a generous limit, `MEMORY_MB`.
+    """
     compute = _get_compute(spec)
     processes = max(count_gpus_per_node(spec), compute.processes // compute.nodes)
     # The time limit of a verdict is 0 in SFT, which grades nothing.
     grades = isinstance(spec, GradingSpec) and spec.timeout > 0
     further_graders = compute.threads - 1 if grades else 0
-    return (MEMORY_MB[compute.device] + GRADER_MEMORY_MB * further_graders) * processes
+    process_mb = process_mb or MEMORY_MB[compute.device]
+    return (process_mb + GRADER_MEMORY_MB * further_graders) * processes
 
 
 def get_time_limit_minutes(spec: BaseModel | None) -> int:

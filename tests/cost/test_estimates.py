@@ -102,11 +102,31 @@ def test_job_that_does_not_fit_is_named_with_a_remedy(paper, job, memory, settin
 
 
 def test_only_the_teacher_is_divided_if_it_does_not_fit(paper):
-    estimator = make_estimator(paper, memory=3e9)
+    estimator = make_estimator(paper, memory=2e9)
     problems = find_problems(estimator, estimate_jobs(estimator), 4)
     assert {line.split(": ")[1] for line in problems if "tensor_parallel" in line} == {"distill"}
     (problem,) = (line for line in problems if line.startswith("math, Qwen2.5-0.5B: evaluate"))
     assert problem.endswith(": use larger GPUs")
+
+
+@pytest.mark.parametrize(("gpus", "can_divide_further"), [(4, False), (8, True)])
+def test_a_teacher_is_not_divided_among_more_gpus_than_there_are(paper, gpus, can_divide_further):
+    estimator = make_estimator(paper, memory=8e9)
+    distill = next(job.spec for job in list_jobs(paper) if job.stage == "distill")
+    assert distill.tensor_parallel == 4
+    reason = estimator.explain_lack_of_memory(distill, gpus)
+    assert (": raise the teacher's tensor_parallel" in reason) == can_divide_further
+
+
+def test_vllm_uses_no_more_memory_than_there_is(paper):
+    """On 24 GB it samples fewer completions at a time than the 256 that it samples on 48 GB."""
+
+    def estimate_memory(memory):
+        costs = estimate_jobs(make_estimator(paper, memory))
+        return next(cost.memory for cost in costs if cost.job.stage == "distill")
+
+    assert estimate_memory(24e9) == pytest.approx(0.92 * 24e9)
+    assert 0.92 * 24e9 < estimate_memory(48e9) == estimate_memory(80e9)
 
 
 @pytest.mark.parametrize(("gpu", "memory"), [("a6000", 48e9), ("h100", 80e9)])

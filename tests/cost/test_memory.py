@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from rapid.config.specs import uses_vllm_server
+from rapid.config.specs import Run, build_evaluate_spec, uses_vllm_server
 from rapid.cost.memory import USABLE_SHARE, estimate_job_memory
 from rapid.cost.shapes import load_published_shapes
 from rapid.cost.work import count_processes
@@ -72,6 +72,18 @@ def test_micro_batch_has_no_more_completions_than_a_process_has_in_a_step(paper)
     spec = make_spec(paper, "pg", "mbpp_plus")
     assert count_processes(spec) == spec.n_step == 4
     assert estimate_job_memory(spec, SHAPE, LONG).completions == 1
+
+
+def test_vllm_needs_the_keys_and_values_of_one_sequence_only(paper):
+    """It samples fewer sequences at a time if memory is short, and transformers whole batches."""
+    run = Run(benchmark="math", model="Qwen2.5-0.5B", algorithm="pg", seed=1)
+    vllm = build_evaluate_spec(paper, run)
+    in_vllm = estimate_job_memory(vllm, SHAPE, LONG)
+    one_sequence = (LONG.prompt + LONG.limit) * SHAPE.count_key_value_bytes(2)
+    assert in_vllm.required == in_vllm.state + one_sequence < in_vllm.total
+    transformers = change_compute(vllm, sampler="transformers")
+    in_transformers = estimate_job_memory(transformers, SHAPE, LONG)
+    assert in_transformers.required == in_transformers.total
 
 
 def test_keys_and_values_grow_with_the_inference_batch(paper):

@@ -157,11 +157,12 @@ def test_a_gpu_is_recognized_under_any_number():
     with kill_at_end(first := start_gpu_holder(1, "2")):
         assert first.stdout.readline().split()[0] == "2"
         with kill_at_end(second := start_gpu_holder(1, "GPU-222,GPU-333")):
-            assert second.stdout.readline().split()[0] == "GPU-333"
+            # The whole UUID, because vLLM does not accept a prefix.
+            assert second.stdout.readline().split()[0] == "GPU-333-a"
 
 
 def test_gpus_are_selected_by_the_rules_of_cuda():
-    assert [gpu.name for gpu in select_gpus(GPUS, "3,GPU-1")] == ["3", "GPU-1"]
+    assert [gpu.name for gpu in select_gpus(GPUS, "3,GPU-1")] == ["3", "GPU-111-a"]
     assert select_gpus(GPUS, "") == select_gpus(GPUS, "NoDevFiles") == []
     # CUDA ignores the first invalid number and all after it.
     assert [gpu.name for gpu in select_gpus(GPUS, "0,-1,1")] == ["0"]
@@ -180,7 +181,7 @@ def test_a_job_without_gpus_sees_none(leases, monkeypatch):
 def test_too_few_gpus_are_refused_with_advice(monkeypatch):
     monkeypatch.setattr("rapid.resources.leases.list_visible_gpus", lambda: GPUS[:1])
     with pytest.raises(
-        BadInput, match=r"needs 2 GPU\(s\), but 1 can be used. Lower compute.processes"
+        BadInput, match=r"needs 2 GPU\(s\), but 1 can be used. Lower compute.processes.*MIG"
     ):
         lease_gpus(2)
 
