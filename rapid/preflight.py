@@ -21,13 +21,13 @@ from rapid.benchmarks import BENCHMARKS
 from rapid.config.jobs import build_plan, list_jobs
 from rapid.config.params import Params
 from rapid.config.params_schema import PublishedModel
-from rapid.config.specs import FetchSpec, TrainSpec, list_needed_models
+from rapid.config.specs import MODEL_FILES, FetchSpec, TrainSpec, list_needed_models
 from rapid.errors.shortages import describe_shortage, find_extra
 from rapid.freshness import Job
 from rapid.grading.grader import GraderDied
 from rapid.grading.lean import LeanUnavailable
 from rapid.grading.permissions import GradingPermissions
-from rapid.hub import limit_hub_waiting
+from rapid.hub import find_cached_model, limit_hub_waiting
 from rapid.resources.gpus import LISTING_ADVICE, explain_unusable_gpus, list_visible_gpus
 from rapid.resources.leases import list_usable_cores
 from rapid.resources.requests import (
@@ -240,7 +240,10 @@ def _check_hub(
         return {file.rfilename: file.size for file in info.siblings}
 
     def list_cached_sizes() -> dict[str, int | None]:
-        folder = Path(snapshot_download(name, local_files_only=True, **repository))
+        if repo_type == "model":
+            folder = find_cached_model(name, revision, MODEL_FILES)
+        else:
+            folder = Path(snapshot_download(name, local_files_only=True, **repository))
         return {file.name: file.stat().st_size for file in folder.rglob("*")}
 
     label = name if repo_type == "dataset" else f"{name}@{revision}"

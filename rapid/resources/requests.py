@@ -13,7 +13,13 @@ from pydantic import BaseModel
 
 from rapid.artifacts.files import BadInput
 from rapid.config.params_schema import Compute
-from rapid.config.specs import DistillSpec, EvaluateSpec, TrainSpec, uses_vllm_server
+from rapid.config.specs import (
+    DistillSpec,
+    EvaluateSpec,
+    FetchSpec,
+    TrainSpec,
+    uses_vllm_server,
+)
 from rapid.resources.gpus import explain_unusable_gpus
 from rapid.resources.leases import lease_cores, lease_gpus
 
@@ -25,7 +31,7 @@ MEMORY_MB = {"cpu": 6_000, "gpu": 48_000}
 GRADER_MEMORY_MB = 1_500
 # Time limits in minutes, by device and class of spec.
 MINUTES = {
-    "cpu": {TrainSpec: 120, EvaluateSpec: 60, DistillSpec: 60},
+    "cpu": {TrainSpec: 120, EvaluateSpec: 60, DistillSpec: 60, FetchSpec: 720},
     "gpu": {TrainSpec: 1_440, EvaluateSpec: 240, DistillSpec: 720},
 }
 DEFAULT_MINUTES = 60  # for specs that MINUTES does not list
