@@ -287,3 +287,15 @@ def test_vllm_needs_memory_for_one_sequence_and_not_for_all_that_it_may_sample(m
     set_gpus(monkeypatch, 4, 24_000)
     checks = [check.subject for check in preflight._check_machine(load(values)) if check.advice]
     assert not [subject for subject in checks if subject.startswith("GPU memory of Qwen2.5-32B")]
+
+
+def test_a_cached_model_is_available_if_it_has_weights(values, tmp_path, monkeypatch):
+    """As for `rapid fetch`, which otherwise fails later."""
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    repository, commit = tmp_path / "models--nobody--nothing", "a" * 40
+    write_weights(repository / "refs/main")
+    (repository / "refs/main").write_text(commit)
+    (repository / "snapshots" / commit).mkdir(parents=True)
+    assert "models.published" in find_missing(use_model(values, "nobody/nothing"))
+    write_weights(repository / "snapshots" / commit / WEIGHTS, 10**9)
+    assert str(run_checks(values)["models.published"]).endswith("in the hub's cache, 1,000 MB")

@@ -57,6 +57,11 @@ def test_jobs_on_cpus_request_no_gpu(values):
     assert {requests.get_time_limit_minutes(job) for job in jobs} == {60}
 
 
+def test_downloads_have_time_for_65_gigabytes_at_2_megabytes_a_second():
+    spec = specs.FetchSpec(model="teacher", params={"source": "someone/something"})
+    assert requests.get_time_limit_minutes(spec) * 60 * 2 > 65_000
+
+
 def test_naive_grpo_samples_on_one_gpu_and_trains_on_as_many_as_divide_n_step(values):
     job = make_train_spec(values, "naive-grpo", **GPU)
     assert specs.uses_vllm_server(job)
