@@ -53,7 +53,7 @@ def find_refused_arguments(args, arguments: dict) -> Iterator[str]:
         )
     if args.use_rollout_logps and not arguments.get("rollout_func"):
         yield "use_rollout_logps=True: pass a rollout_func, whose logprobs are then used"
-    if args.algorithm.scales_steps and args.deepspeed:
+    if args.algorithm.scales_steps and args.deepspeed_plugin is not None:
         yield (
             f"objective={args.objective!r} sets the learning rate of each step, but DeepSpeed "
             "takes the step before this rate is known: train without DeepSpeed"
