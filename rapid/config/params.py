@@ -283,8 +283,14 @@ class Params(Section):
         return describe_invalid(key, name, reason)
 
     def _check_processes(self, benchmark: str, name: AlgorithmName, completions: int) -> None:
-        """Check that the processes can share the completions of an inference batch evenly."""
-        compute = self.compute
+        """Check that the processes can run the algorithm, and share its completions evenly."""
+        compute, algorithm = self.compute, parse_variant_name(name).algorithm
+        if algorithm.scales_steps and compute.processes > 1:
+            reason = (
+                f"must be 1 with {name}, which sets the learning rate of each step: several "
+                "processes use DeepSpeed, which takes the step before this rate is known"
+            )
+            raise ValueError(describe_invalid("compute.processes", compute.processes, reason))
         if compute.uses_vllm_server(name):  # then n_step decides the number of training processes
             if compute.nodes > 1:
                 reason = (

@@ -24,6 +24,11 @@ from rapid.resources.requests import count_cores, count_gpus, lease_resources
 
 ACCELERATE_CONFIG = Path(__file__).resolve().parents[2] / "workflow" / "accelerate" / "zero2.yaml"
 PROCESS_MODULE = "rapid.stages.train_process"  # the program of each training process
+# Seconds that the processes have to finish an inference batch and save a checkpoint after SIGTERM
+# or SIGINT. torch's launcher then kills them; without the variable after 30 seconds. It applies to
+# signals only: if a process fails, the launcher kills the others after 30 seconds in any case.
+SHUTDOWN_VARIABLE = "TORCH_ELASTIC_SHUTDOWN_TIMEOUT"
+SHUTDOWN_SECONDS = 600
 
 
 def launch_processes(
@@ -46,6 +51,7 @@ def launch_processes(
 
     if spec.compute.device == "cpu":
         os.environ["DS_ACCELERATOR"] = "cpu"  # else DeepSpeed would use the machine's GPUs
+    os.environ.setdefault(SHUTDOWN_VARIABLE, str(SHUTDOWN_SECONDS))
     folder = Path(paths[-1])
     folder.mkdir(parents=True, exist_ok=True)
     logs = TemporaryDirectory(dir=folder, prefix=".launch-")  # else torch leaves its logs in /tmp

@@ -18,8 +18,6 @@ from torch import Tensor
 from transformers import DynamicCache, StoppingCriteriaList
 from transformers.cache_utils import DynamicLayer
 from transformers.generation import TemperatureLogitsWarper
-from transformers.integrations.deepspeed import is_deepspeed_zero3_enabled
-from transformers.integrations.fsdp import is_fsdp_managed_module
 
 from rapid.training.caches import (
     CACHE,
@@ -283,15 +281,10 @@ def generate_with_logps(
 def can_decode(model, config) -> bool:
     """Return whether a Decoder can sample from a model with these generation settings.
 
-    It cannot if each process holds a part of the weights (ZeRO-3, FSDP). Then all processes have to
-    make equally many forward passes, but a Decoder stops when its own completions have ended.
-
     Args:
         config: a GenerationConfig. A field that is None has the value of the model's own
             generation_config.
     """
-    if is_deepspeed_zero3_enabled() or is_fsdp_managed_module(model):
-        return False
     return _has_decoder_settings(model, config, DECODER_SETTINGS) and can_share_prompts(model)
 
 

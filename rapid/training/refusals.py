@@ -16,6 +16,8 @@ from torch import Tensor
 from torch.nn.utils import get_total_norm
 from transformers import TrainerCallback
 
+from rapid.training.trl.placement import find_refused_placements
+
 IMAGE_COLUMNS = {"image", "images"}  # columns of a dataset
 # PEFT's adapters that are random in training, or that let the probability of a token depend on
 # tokens other than those before it.
@@ -34,13 +36,14 @@ def find_refused_arguments(args, arguments: dict) -> Iterator[str]:
     `args` is the `RapidConfig`, and `arguments` has all arguments of the trainer by name.
     """
     yield from _find_dataset_errors(arguments)
+    model = arguments["model"]
+    yield from find_refused_placements(args, model)
     if args.grading_workers and arguments.get("environment_factory"):
         yield (
             f"grading_workers={args.grading_workers} grades one completion at a time, but with "
             "environment_factory reward functions get the environments of a whole batch: set "
             "grading_workers=0"
         )
-    model = arguments["model"]
     loads_by_name = args.use_vllm and args.vllm_mode == "colocate" and not isinstance(model, str)
     if loads_by_name and not getattr(model, "name_or_path", ""):
         yield (
@@ -50,7 +53,7 @@ def find_refused_arguments(args, arguments: dict) -> Iterator[str]:
         )
     if args.use_rollout_logps and not arguments.get("rollout_func"):
         yield "use_rollout_logps=True: pass a rollout_func, whose logprobs are then used"
-    if args.algorithm.scales_steps and args.deepspeed:
+    if args.algorithm.scales_steps and args.deepspeed_plugin is not None:
         yield (
             f"objective={args.objective!r} sets the learning rate of each step, but DeepSpeed "
             "takes the step before this rate is known: train without DeepSpeed"

@@ -1,11 +1,20 @@
 """Arguments that accelerate and srun get; tests/end_to_end/test_processes.py runs the processes."""
 
 import pytest
+from torch.distributed.launcher.api import LaunchConfig
 
 from rapid.cli import run
 from rapid.config.params import load
 from rapid.config.specs import Run, build_train_spec
 from rapid.processes import launch
+
+
+@pytest.fixture(autouse=True)
+def restore_environment(monkeypatch):
+    """Restore after each test the variables that a launch sets, and unset them before."""
+    for name in ("DS_ACCELERATOR", launch.SHUTDOWN_VARIABLE):
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
 
 
 @pytest.fixture
@@ -20,7 +29,6 @@ def spec(values):
 def test_accelerate_gets_the_processes_and_machines_of_the_job(spec, monkeypatch, tmp_path):
     launched_args, out = [], str(tmp_path / "out")
     monkeypatch.setattr("accelerate.commands.launch.launch_command", launched_args.append)
-    monkeypatch.setenv("DS_ACCELERATOR", "")
     launch.launch_processes(spec, ["model", "data", out], "first", 1234, rank=1)
     (arguments,) = launched_args
     assert (arguments.num_processes, arguments.num_machines, arguments.machine_rank) == (4, 2, 1)
@@ -28,6 +36,20 @@ def test_accelerate_gets_the_processes_and_machines_of_the_job(spec, monkeypatch
     assert arguments.use_cpu and arguments.module
     assert arguments.training_script_args == [spec.model_dump_json(), "model", "data", out]
     assert arguments.log_dir.startswith(out) and not list((tmp_path / "out").iterdir())
+
+
+@pytest.mark.parametrize(("setting", "seconds"), [(None, "600"), ("60", "60")])
+def test_processes_have_time_to_save_after_a_signal(spec, monkeypatch, tmp_path, setting, seconds):
+    """torch's launcher reads the variable when it starts, and would kill them after 30 seconds."""
+    seconds_of_launches = []
+    if setting:
+        monkeypatch.setenv(launch.SHUTDOWN_VARIABLE, setting)
+    monkeypatch.setattr(
+        "accelerate.commands.launch.launch_command",
+        lambda _: seconds_of_launches.append(LaunchConfig(1, 1, 1).shutdown_timeout),
+    )
+    launch.launch_processes(spec, ["model", "data", str(tmp_path)])
+    assert seconds_of_launches == [int(seconds)]
 
 
 def test_srun_starts_a_launcher_on_each_node(spec, monkeypatch):

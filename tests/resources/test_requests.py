@@ -90,6 +90,13 @@ def test_each_grader_of_a_process_may_use_memory(values):
     assert requests.get_memory_limit_mb(make_train_spec(values, "sft", threads=4)) == 6_000
 
 
+def test_algorithms_that_scale_steps_are_refused_with_several_processes(values):
+    values["tables"]["main"]["algorithms"].append("vcpo-H4")
+    load_params(values)
+    with pytest.raises(BadParams, match=r"compute.processes: 2 .* must be 1 with vcpo-H4, .*Deep"):
+        load_params(values, processes=2)
+
+
 @pytest.mark.parametrize(
     "compute, message",
     [

@@ -189,17 +189,9 @@ def test_nan_probabilities_end_sampling(model, prompts, monkeypatch):
         sample(model, prompts, Decoder())
 
 
-@pytest.mark.parametrize(
-    ("function", "result"),
-    [
-        ("is_deepspeed_zero3_enabled", True),  # processes share weights and must sample in step
-        ("is_fsdp_managed_module", True),
-        ("can_share_prompts", False),
-    ],
-)
-def test_decoder_needs_unsharded_weights_and_shareable_cache(model, monkeypatch, function, result):
+def test_decoder_needs_shareable_cache(model, monkeypatch):
     assert can_decode(model, build_config())
-    monkeypatch.setattr(generation, function, lambda *_: result)
+    monkeypatch.setattr(generation, "can_share_prompts", lambda _: False)
     assert not can_decode(model, build_config())
 
 

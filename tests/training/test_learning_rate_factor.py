@@ -1,6 +1,7 @@
 """An algorithm may scale the learning rate of a step by the metrics of its whole mini-batch."""
 
 import math
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -78,7 +79,8 @@ def test_resumed_run_equals_a_whole_run(trainer, toy_model, tmp_path):
 def test_deepspeed_is_refused(tmp_path):
     config = RapidConfig(str(tmp_path), objective="vcpo", use_cpu=True, bf16=False)
     assert not [*find_refused_arguments(config, {"model": "gpt2"})]
-    config.deepspeed = "config.json"
+    # `accelerate launch --use_deepspeed` sets the plugin and leaves `config.deepspeed` unset.
+    config.deepspeed_plugin = SimpleNamespace(zero_stage=2)
     [message] = find_refused_arguments(config, {"model": "gpt2"})
     assert "objective='vcpo'" in message and "DeepSpeed" in message
 

@@ -2,14 +2,18 @@
 
 import subprocess
 import sys
+from contextlib import nullcontext
+from types import SimpleNamespace
 
 import psutil
 import pytest
 import torch
+from accelerate.utils import DistributedType
 
 from rapid.training import memory
 from rapid.training.memory import find_largest_batch, is_out_of_memory, measure_peak
 from rapid.training.micro_batches import MicroBatchLimit
+from rapid.training.trl.micro_batch_trainer import MicroBatchTrainer
 from tests.conftest import ROOT
 from tests.training import limited_worker, loops
 
@@ -174,6 +178,48 @@ def test_out_of_memory_with_one_completion_is_raised(toy_model, tmp_path):
 
     with pytest.raises(RuntimeError, match="can't allocate memory"):
         loops.train_rapid(toy_model, tmp_path, "rapid", trainer_class=FullMemoryTrainer, **SIZES)
+
+
+SHARING = [
+    pytest.param(1, DistributedType.NO, False, id="alone"),
+    pytest.param(1, DistributedType.DEEPSPEED, True, id="deepspeed"),
+    pytest.param(2, DistributedType.MULTI_GPU, True, id="two-processes"),
+]
+
+
+def fake_trainer(processes: int, kind: DistributedType, **attributes) -> MicroBatchTrainer:
+    trainer = MicroBatchTrainer.__new__(MicroBatchTrainer)
+    trainer.accelerator = SimpleNamespace(num_processes=processes, distributed_type=kind)
+    vars(trainer).update(attributes)
+    return trainer
+
+
+@pytest.mark.parametrize(("processes", "kind", "shares_gradients"), SHARING)
+def test_micro_batches_are_halved_only_if_gradients_can_be_discarded(
+    processes, kind, shares_gradients
+):
+    state = SimpleNamespace(global_step=0)
+    trainer = fake_trainer(processes, kind, state=state, _largest_micro_batch=8)
+    halvings = []
+
+    def run_out_of_memory_once() -> None:
+        halvings.append(trainer.halvings)
+        if trainer.halvings == 0:
+            raise MemoryError
+
+    with pytest.raises(MemoryError) if shares_gradients else nullcontext():
+        trainer._run_with_halving(run_out_of_memory_once)
+    assert halvings == ([0] if shares_gradients else [0, 1])
+
+
+@pytest.mark.parametrize(("processes", "kind", "shares_gradients"), SHARING)
+def test_trial_passes_reach_no_hook_that_shares_gradients(processes, kind, shares_gradients):
+    model, calls = torch.nn.Linear(2, 1), []
+    args = SimpleNamespace(gradient_checkpointing_kwargs=None)
+    trainer = fake_trainer(processes, kind, model=model, args=args)
+    model.weight.register_post_accumulate_grad_hook(calls.append)  # as DDP and DeepSpeed do
+    trainer._try_backward(model(torch.ones(1, 2)).sum())
+    assert bool(calls) != shares_gradients
 
 
 @pytest.mark.parametrize("pack", [False, True])

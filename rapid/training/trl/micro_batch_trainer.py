@@ -43,6 +43,15 @@ class MicroBatchTrainer(Trainer):
     def _uses_deepspeed(self) -> bool:
         return self.accelerator.distributed_type == DistributedType.DEEPSPEED
 
+    @property
+    def _shares_gradients(self) -> bool:
+        """Return whether a micro-batch adds its gradient to more than the parameters' `grad`.
+
+        Then it cannot be undone or run alone: other processes wait for an exchange of gradients,
+        and DeepSpeed has sums of its own.
+        """
+        return self.accelerator.num_processes > 1 or self._uses_deepspeed
+
     def _backpropagate(
         self, model, micro_batch, *, last: bool, share: Tensor | float = 1.0, **kwargs
     ) -> Tensor:
@@ -72,17 +81,15 @@ class MicroBatchTrainer(Trainer):
 
         `work` makes micro-batches as large as `halvings`, which is counted up here, allows.
         `discard_results` discards what the interrupted work has computed, except for TRL's metrics
-        and counts, which this method restores. With several processes the error is raised instead:
-        the other processes would wait for this one in an exchange of gradients.
+        and counts, which this method restores. If `_shares_gradients`, the error is raised instead.
         """
         counts = deepcopy({name: vars(self)[name] for name in TRL_COUNTERS if name in vars(self)})
         while True:
             try:
                 return work()
             except (MemoryError, RuntimeError) as error:
-                is_distributed = self.accelerator.num_processes > 1
                 is_smallest = self._largest_micro_batch <= self._smallest_micro_batch
-                if is_distributed or is_smallest or not is_out_of_memory(error):
+                if self._shares_gradients or is_smallest or not is_out_of_memory(error):
                     raise
             discard_results()
             vars(self).update(deepcopy(counts))
@@ -131,15 +138,17 @@ class MicroBatchTrainer(Trainer):
         """Run a backward pass without an exchange of gradients with other processes.
 
         The number of trials may differ between processes, so that an exchange would not end.
+        DeepSpeed would add the gradient to its own sums.
         """
-        if self.accelerator.num_processes == 1:
+        if not self._shares_gradients:
             loss.backward()
             return
         checkpointing: Any = self.args.gradient_checkpointing_kwargs or {}
         if checkpointing.get("use_reentrant"):
             raise ValueError(
                 "gradient_checkpointing_kwargs: use_reentrant=True does not work in several "
-                f"processes if micro_batch_size or token_budget is {AUTO!r}: leave it unset"
+                "processes or with DeepSpeed if micro_batch_size or token_budget is "
+                f"{AUTO!r}: leave it unset"
             )
         torch.autograd.grad(loss, self._list_trained_parameters(), allow_unused=True)
 

@@ -51,6 +51,7 @@ from rapid.training.trl import BATCH_COLUMNS, LOSS_COLUMNS, REFUSED_COLUMNS, cac
 from rapid.training.trl.completions_table import CompletionsTableTrainer
 from rapid.training.trl.loss_trainer import TrlLossTrainer
 from rapid.training.trl.micro_batch_trainer import MicroBatchTrainer
+from rapid.training.trl.placement import use_one_device
 from rapid.training.trl.prompts import PromptCheckTrainer
 from rapid.training.trl.resumable_trainer import ResumableTrainer
 from rapid.training.trl.vllm import (
@@ -80,7 +81,7 @@ class SamplingTrainer(
         if errors := [*find_refused_arguments(args, bound.arguments)]:
             raise ValueError("\n".join(errors))
         cache_package_lookups()  # else accelerate repeats them whenever it unwraps a model
-        with match_engine_to_policy(args.seed):  # for vLLM: the policy's precision, the run's seed
+        with match_engine_to_policy(args.seed), use_one_device(args):
             super().__init__(model, reward_funcs, args, *arguments, **kwargs)
         self.num_iterations = args.reuse  # TRL's sampler repeats prompts for reuse * H steps
         self.reward_func_names = make_names_distinct(self.reward_func_names)
@@ -142,8 +143,7 @@ class SamplingTrainer(
             size = self.args.H * self.args.n_step
             batch_size = size // self.accelerator.num_processes
             if isinstance(dataset, Dataset):
-                prompts = size // self.num_generations
-                dataset = batches.RecentRows(dataset, prompts)
+                dataset = batches.RecentRows(dataset, size // self.num_generations)
         loader = super()._get_dataloader(
             dataset, description, batch_size, sampler_fn, is_training, dataloader_key
         )
