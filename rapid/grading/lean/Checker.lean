@@ -195,16 +195,22 @@ def maxCharacters : Nat := 500
 of Mathlib, would be a variable, and another statement would be proved. -/
 def firstCommand : String := "set_option autoImplicit false"
 
+/-- Throw the first error of a log. -/
+def throwFirstError (log : MessageLog) : IO Unit := do
+  for message in log.toList do
+    if message.severity matches .error then throw <| .userError (← message.data.toString)
+
 /-- Import the modules of the header and elaborate its commands. Throws the first error. -/
 def importHeader (text : String) : IO Command.State := do
   let input := Parser.mkInputContext (text ++ "\n") "header.lean"
   let (header, parser, messages) ← Parser.parseHeader input
   let (env, messages) ← processHeader header {} messages input
+  -- A failed import is only a message here, and `IO.processCommands` drops earlier messages.
+  throwFirstError messages
   let first := Parser.mkInputContext firstCommand "first.lean"
   let state := (← IO.processCommands first {} (Command.mkState env messages {})).commandState
   let state := (← IO.processCommands input parser state).commandState
-  for message in state.messages.toList do
-    if message.severity matches .error then throw <| .userError (← message.data.toString)
+  throwFirstError state.messages
   return state
 
 /-- What a judge keeps between requests: goals by name and statement, and `Reader.trusted`. -/
