@@ -22,6 +22,7 @@ from rapid.grading.lean.install import (
     ensure_lean,
     find_node,
     find_toolchain,
+    require_supported,
     run_for_output,
     write_native_checker,
 )
@@ -96,8 +97,9 @@ def plan_native(backend: Backend, role: Role, unsafe: bool) -> Launch:
             processes.
 
     Raises:
-        LeanUnavailable: the sandbox cannot be made.
+        LeanUnavailable: the sandbox cannot be made, or this Lean is not supported.
     """
+    require_supported(backend)
     prefix, checker = find_toolchain(backend), write_native_checker()
     lean_path = [
         Path(entry).resolve() for entry in os.environ.get("LEAN_PATH", "").split(":") if entry

@@ -38,7 +38,7 @@ def backend(tmp_path, monkeypatch) -> Backend:
     monkeypatch.setenv("HF_TOKEN", "token")
     # The stand-in finds Python where Lean would find Mathlib.
     monkeypatch.setenv("LEAN_PATH", f"{sys.base_prefix}")
-    return Backend("native", "4.99.0", home / "bin")
+    return Backend("native", install.LEAN_VERSION, home / "bin")
 
 
 def start_stand_in(
