@@ -156,7 +156,10 @@ class TestSandbox:
 class TestWithoutBubblewrap:
     @pytest.mark.parametrize(
         ("program", "message"),
-        [(None, r"bwrap.*Install bubblewrap.*--unsafe-lean"), ("/bin/false", "does not work here")],
+        [
+            (None, r"bwrap.*Install bubblewrap.*--unsafe-lean"),
+            ("/bin/false", r"does not work here: .*\. Allow user namespaces \(.*AppArmor profile"),
+        ],
     )
     def test_lean_is_unavailable_without_a_working_bubblewrap(
         self, backend, monkeypatch, program, message
