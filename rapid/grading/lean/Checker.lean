@@ -227,11 +227,12 @@ def answerJudge (base : Command.State) (memory : IO.Ref Memory) (name statement 
     | some goal => pure goal
     | none => match ← goalOf base cache.trusted name.toName statement with
       | .ok goal =>
-        memory.modify fun cache => { cache with goals := cache.goals.insert key goal }
+        memory.modify fun cache =>
+          { goals := cache.goals.insert key goal, trusted := goal.reader.trusted }
         pure goal
       | .error messages => return { why := "bad statement", messages }
   let some text := text? | return { why := "stated" }
-  match judge goal cache.trusted text with
+  match judge goal (← memory.get).trusted text with
   | .ok trusted =>
     memory.modify fun cache => { cache with trusted }
     return { why := "passed" }
