@@ -8,7 +8,7 @@ from pathlib import Path
 from random import Random
 from typing import ClassVar, NamedTuple
 
-from pydantic import ConfigDict
+from pydantic import ConfigDict, Field
 
 from rapid.artifacts.files import Record
 from rapid.grading.permissions import NO_PERMISSIONS, GradingPermissions
@@ -28,6 +28,9 @@ class Problem(Record, ABC):
     model_config = ConfigDict(ser_json_inf_nan="constants")
 
     id_field: ClassVar[str]  # the field with the id
+
+    # Whether the published text was rewritten when it was read. It is not written to files.
+    is_rewritten: bool = Field(False, exclude=True)
 
     @property
     def id(self) -> str:
