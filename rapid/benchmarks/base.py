@@ -153,10 +153,13 @@ class Benchmark:
         """Return the known bugs of the grader on this machine; "" if there are none."""
         return ""
 
-    def check_hub_grader(self, permissions: GradingPermissions) -> None:
-        """Start the grader as the hub's problems need it, to check that it works.
+    def check_published_grader(self, source: str, permissions: GradingPermissions) -> None:
+        """Start the grader as the problems of a source need it, to check that it works.
 
         By default nothing is checked.
+
+        Args:
+            source: "hub", or the path of a file or folder. One that cannot be read is ignored.
 
         Raises:
             LeanUnavailable: the grader does not start.
