@@ -45,8 +45,8 @@ def prepare(spec: PrepareSpec, folder: Path) -> None:
         }
         if published.rewritten:
             print(
-                f"{spec.benchmark}: {len(published.rewritten):,} problems were written for an "
-                f"earlier version and are rewritten; {folder / MANIFEST} lists them",
+                f"{spec.benchmark}: problems rewritten, because they were written for an earlier "
+                f"version: {len(published.rewritten):,}; {folder / MANIFEST} lists them",
                 file=sys.stderr,
             )
         for id, why in published.dropped.items():

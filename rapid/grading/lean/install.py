@@ -146,7 +146,7 @@ def describe_kernel_bugs(backend: Backend) -> str:
         bugs = f"Lean {backend.version} is older than {FIRST_FIXED_TEXT} and has known kernel bugs"
     else:
         bugs = f"Lean's version is unknown; before {FIRST_FIXED_TEXT} it has known kernel bugs"
-    return f"{bugs}. docs/security.md says what keeps completions from using them"
+    return f"{bugs}. docs/security.md says which of them a completion could use"
 
 
 def run_for_output(*command: str, environment: dict[str, str] | None = None) -> str:
