@@ -94,7 +94,7 @@ def run_checks(params: Params, machine: bool = True) -> Iterator[Check]:
             yield _check_problems(name, benchmark.source)
     yield _check_disk(params, model_sizes)
     for name, benchmark in params.benchmarks.items():
-        yield _check_grader(name, params.grading, benchmark.source == "hub")
+        yield _check_grader(name, params.grading, benchmark.source)
 
 
 def _has_run(job: Job) -> bool:
@@ -302,18 +302,18 @@ def _check_disk(params: Params, model_sizes: dict[str, int]) -> Check:
     return _build_check("disk", finding, available >= required, advice)
 
 
-def _check_grader(name: str, permissions: GradingPermissions, from_hub: bool = False) -> Check:
+def _check_grader(name: str, permissions: GradingPermissions, source: str = "embedded") -> Check:
     """Check that a benchmark's grader starts, and describe the isolation of completions.
 
-    If problems come from the hub, also check what only these need, such as Mathlib for miniF2F.
+    For published problems, also check what these need, such as Mathlib for miniF2F.
     """
     subject, benchmark = f"grader of {name}", BENCHMARKS[name]
     try:
         if missing := benchmark.explain_unavailable():
             advice = "Run rapid lean-setup, or leave the benchmark out."
             return Check(subject, missing.rstrip("."), advice)
-        if from_hub:
-            benchmark.check_hub_grader(permissions)
+        if source != "embedded":
+            benchmark.check_published_grader(source, permissions)
         with benchmark.build_grader(benchmark.default_timeout, permissions=permissions) as grader:
             isolation = grader.describe_isolation()
     except ModuleNotFoundError as error:

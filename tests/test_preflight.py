@@ -222,14 +222,14 @@ def test_a_grader_names_its_own_permission_only():
     assert "unsafe_lean" not in line
 
 
-@pytest.mark.parametrize(("version", "is_old"), [("4.28.0", True), ("4.32.2", False)])
+@pytest.mark.parametrize(("version", "is_old"), [("4.28.0", True), ("4.34.1", False)])
 def test_a_kernel_with_known_bugs_is_mentioned_but_not_missing(version, is_old, monkeypatch):
     backend = Backend("wasm", version, Path())
     monkeypatch.setattr("rapid.benchmarks.minif2f.ensure_lean", lambda: backend)
     monkeypatch.setattr("rapid.benchmarks.minif2f.LeanGrader.describe_isolation", lambda _: "none")
     check = CHECK_GRADER("minif2f", GradingPermissions())
     assert not check.advice
-    note = f"Lean {version} is older than 4.32.2 and has two known kernel bugs"
+    note = f"Lean {version} is older than 4.34.1 and has known kernel bugs"
     assert (note in str(check)) == is_old
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from random import Random
 from typing import ClassVar, NamedTuple
 
-from pydantic import ConfigDict
+from pydantic import ConfigDict, Field
 
 from rapid.artifacts.files import Record
 from rapid.grading.permissions import NO_PERMISSIONS, GradingPermissions
@@ -28,6 +28,9 @@ class Problem(Record, ABC):
     model_config = ConfigDict(ser_json_inf_nan="constants")
 
     id_field: ClassVar[str]  # the field with the id
+
+    # Whether the published text was rewritten when it was read. It is not written to files.
+    is_rewritten: bool = Field(False, exclude=True)
 
     @property
     def id(self) -> str:
@@ -150,10 +153,13 @@ class Benchmark:
         """Return the known bugs of the grader on this machine; "" if there are none."""
         return ""
 
-    def check_hub_grader(self, permissions: GradingPermissions) -> None:
-        """Start the grader as the hub's problems need it, to check that it works.
+    def check_published_grader(self, source: str, permissions: GradingPermissions) -> None:
+        """Start the grader as the problems of a source need it, to check that it works.
 
         By default nothing is checked.
+
+        Args:
+            source: "hub", or the path of a file or folder. One that cannot be read is ignored.
 
         Raises:
             LeanUnavailable: the grader does not start.

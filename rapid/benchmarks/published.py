@@ -30,6 +30,7 @@ class PublishedProblems:
     parts: dict[str, list[Problem]] = field(default_factory=dict)  # by name: see `PARTS`
     dropped: dict[str, str] = field(default_factory=dict)  # why problems were left out, by id
     renamed: dict[str, str] = field(default_factory=dict)  # id in the source, by new unique id
+    rewritten: list[str] = field(default_factory=list)  # ids of problems whose text was rewritten
 
 
 def read_problems(path: Path, benchmark: Benchmark) -> dict[str, Problem]:
@@ -70,8 +71,9 @@ def load_source(benchmark: Benchmark, source: str) -> PublishedProblems:
         if reason := problem.unusable_reason:
             published.dropped[problem.id] = reason
         else:
-            part = published.parts.setdefault(PARTS.get(split, split), [])
-            part.append(_make_id_unique(problem, used_ids, published))
+            problem = _make_id_unique(problem, used_ids, published)
+            published.parts.setdefault(PARTS.get(split, split), []).append(problem)
+            published.rewritten += [problem.id] if problem.is_rewritten else []
     return published
 
 

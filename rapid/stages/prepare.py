@@ -40,8 +40,15 @@ def prepare(spec: PrepareSpec, folder: Path) -> None:
             "source": published.source,
             "left_out": published.dropped,
             "renamed": published.renamed,
+            "rewritten": published.rewritten,
             "split": "by data_seed" if len(published.parts) == 1 else "the source's",
         }
+        if published.rewritten:
+            print(
+                f"{spec.benchmark}: problems rewritten, because they were written for an earlier "
+                f"version: {len(published.rewritten):,}; {folder / MANIFEST} lists them",
+                file=sys.stderr,
+            )
         for id, why in published.dropped.items():
             print(f"{spec.benchmark}: {id} is left out: {why}", file=sys.stderr)
     check_leaks(parts)

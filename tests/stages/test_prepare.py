@@ -157,6 +157,21 @@ class TestPublished:
         assert described.get_flaws("test") == manifest["flawed"]["test"]
         assert described.get_flaws("train") == {}
 
+    def test_problems_rewritten_for_a_present_mathlib_are_noted(self, tmp_path, capsys):
+        statements = {"a": "∑ k in {1}, k = 1", "b": "1 = 1", "c": "2 = 2"}
+        rows = [
+            {"name": name, "split": split, "formal_statement": f"theorem {name} : {text} := by"}
+            for (name, text), split in zip(
+                statements.items(), ("test", "test", "valid"), strict=True
+            )
+        ]
+        source = tmp_path / "minif2f.jsonl"
+        source.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+        prepare(make_spec("minif2f", source=str(source), train=1, test=2), tmp_path / "data")
+        assert json.loads((tmp_path / "data/manifest.json").read_text())["rewritten"] == ["a"]
+        assert "∑ k ∈ {1}, k = 1" in (tmp_path / "data/test.jsonl").read_text()
+        assert "written for an earlier version: 1; " in capsys.readouterr().err
+
     def test_manifest_of_sound_problems_has_no_note_of_flaws(self, tmp_path):
         prepare(make_spec("minif2f"), tmp_path)
         assert "flawed" not in json.loads((tmp_path / "manifest.json").read_text())

@@ -1,21 +1,25 @@
 """MiniF2F: theorems in Lean 4. A completion is a proof, or repeats the theorem with its proof."""
 
+import re
 from collections.abc import Callable
 from random import Random
 
+from rapid.artifacts.files import BadInput
 from rapid.benchmarks.base import Benchmark
 from rapid.benchmarks.minif2f.made import draw
 from rapid.benchmarks.minif2f.record import LeanProblem
+from rapid.benchmarks.published import load_source
 from rapid.grading.lean import LeanUnavailable, ensure_lean, standby
 from rapid.grading.lean.grader import LeanGrader
 from rapid.grading.lean.install import describe_kernel_bugs
-from rapid.grading.lean.selfcheck import start_mathlib
+from rapid.grading.lean.selfcheck import MATHLIB, start_lean
 from rapid.grading.permissions import NO_PERMISSIONS, GradingPermissions
 from rapid.grading.pool import GraderPool
 
 # Number of theorems that are proved to warm up a grader. After these, V8 (node's JavaScript engine)
 # has compiled the functions of the WebAssembly Lean that such proofs use.
 WARM_UP_THEOREMS = 16
+IMPORT = re.compile(r"^import .*\n", re.MULTILINE)
 
 
 class MiniF2F(Benchmark):
@@ -73,5 +77,16 @@ class MiniF2F(Benchmark):
     def describe_known_bugs(self) -> str:
         return describe_kernel_bugs(ensure_lean())
 
-    def check_hub_grader(self, permissions: GradingPermissions) -> None:
-        start_mathlib(ensure_lean(), permissions.unsafe_lean)
+    def check_published_grader(self, source: str, permissions: GradingPermissions) -> None:
+        """Start Lean with the imports of the source's problems: of the hub's, Mathlib."""
+        for imports in [MATHLIB] if source == "hub" else self._list_imports(source):
+            start_lean(ensure_lean(), imports, permissions.unsafe_lean)
+
+    def _list_imports(self, source: str) -> list[str]:
+        """Return the different import lines of a file's or a folder's headers, without none."""
+        try:
+            parts = load_source(self, source).parts
+        except BadInput:
+            return []
+        headers = {problem.header for problems in parts.values() for problem in problems}
+        return sorted({"".join(IMPORT.findall(f"{header}\n")) for header in headers} - {""})

@@ -7,13 +7,21 @@ from pydantic import AliasChoices, Field, field_validator, model_validator
 
 from rapid.benchmarks.base import Problem
 from rapid.benchmarks.minif2f.flaws import find_flaw
+from rapid.benchmarks.minif2f.modernize import modernize_header, modernize_statement
+
+# How fields of a row are rewritten for a present Mathlib.
+MODERNIZERS = {
+    "header": modernize_header,
+    "formal_statement": modernize_statement,
+    "statement": modernize_statement,
+}
 
 
 class LeanProblem(Problem):
     """A theorem to prove.
 
     `formal_statement` ends in `:= by`. `header` is the Lean code before it, such as
-    `import Mathlib`.
+    `import Mathlib`. Both are rewritten for a present Mathlib (`modernize`).
     """
 
     id_field = "name"
@@ -26,6 +34,20 @@ class LeanProblem(Problem):
     header: str = ""
     split: str = ""  # of the dataset; see rapid.benchmarks.published
     informal_prefix: str = Field("", description="the statement in words, as a Lean comment")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _modernize(cls, row: Any) -> Any:
+        """Rewrite the header and the statement, and note whether this changed them."""
+        if not isinstance(row, dict):
+            return row
+        texts = {
+            key: rewrite(row[key])
+            for key, rewrite in MODERNIZERS.items()
+            if isinstance(row.get(key), str)
+        }
+        is_rewritten = any(text != row[key] for key, text in texts.items())
+        return row | texts | {"is_rewritten": is_rewritten}
 
     @model_validator(mode="before")
     @classmethod

@@ -36,6 +36,7 @@ from pathlib import Path
 from typing import Self
 
 from rapid.grading import limits
+from rapid.grading.bubblewrap_advice import ALLOW_NAMESPACES, INSTALL
 from rapid.grading.code.runner import encoding, packages
 from rapid.grading.grader import GraderDied
 from rapid.grading.memory_cgroups import limit_memory
@@ -77,10 +78,8 @@ def f(paths):
 """
 
 ADVICE = (
-    "Install bubblewrap (apt install bubblewrap), allow user namespaces (sysctl "
-    "user.max_user_namespaces, kernel.unprivileged_userns_clone, "
-    "kernel.apparmor_restrict_unprivileged_userns), or use a kernel with Landlock (Linux "
-    "5.13) and seccomp. To grade without a sandbox: --unsafe-sandbox of rapid grade, "
+    f"{INSTALL}. {ALLOW_NAMESPACES}. Or use a kernel with Landlock (Linux 5.13) and seccomp. "
+    "To grade without a sandbox: --unsafe-sandbox of rapid grade, "
     "grading.unsafe_sandbox in params.yaml"
 )
 

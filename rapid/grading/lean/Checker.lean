@@ -195,16 +195,22 @@ def maxCharacters : Nat := 500
 of Mathlib, would be a variable, and another statement would be proved. -/
 def firstCommand : String := "set_option autoImplicit false"
 
+/-- Throw the first error of a log. -/
+def throwFirstError (log : MessageLog) : IO Unit := do
+  for message in log.toList do
+    if message.severity matches .error then throw <| .userError (← message.data.toString)
+
 /-- Import the modules of the header and elaborate its commands. Throws the first error. -/
 def importHeader (text : String) : IO Command.State := do
   let input := Parser.mkInputContext (text ++ "\n") "header.lean"
   let (header, parser, messages) ← Parser.parseHeader input
   let (env, messages) ← processHeader header {} messages input
+  -- A failed import is only a message here, and `IO.processCommands` drops earlier messages.
+  throwFirstError messages
   let first := Parser.mkInputContext firstCommand "first.lean"
   let state := (← IO.processCommands first {} (Command.mkState env messages {})).commandState
   let state := (← IO.processCommands input parser state).commandState
-  for message in state.messages.toList do
-    if message.severity matches .error then throw <| .userError (← message.data.toString)
+  throwFirstError state.messages
   return state
 
 /-- What a judge keeps between requests: goals by name and statement, and `Reader.trusted`. -/
@@ -221,11 +227,12 @@ def answerJudge (base : Command.State) (memory : IO.Ref Memory) (name statement 
     | some goal => pure goal
     | none => match ← goalOf base cache.trusted name.toName statement with
       | .ok goal =>
-        memory.modify fun cache => { cache with goals := cache.goals.insert key goal }
+        memory.modify fun cache =>
+          { goals := cache.goals.insert key goal, trusted := goal.reader.trusted }
         pure goal
       | .error messages => return { why := "bad statement", messages }
   let some text := text? | return { why := "stated" }
-  match judge goal cache.trusted text with
+  match judge goal (← memory.get).trusted text with
   | .ok trusted =>
     memory.modify fun cache => { cache with trusted }
     return { why := "passed" }

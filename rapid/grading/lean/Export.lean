@@ -175,8 +175,11 @@ def maxBoundVariable : Nat := 1048574
 def maxLevelDepth : Nat := 1000
 /-- The largest number that may be in a name, be the index of a field, or be a hint. -/
 def maxNumber : Nat := 2147483647
-/-- The kernel's limit of work for one declaration. -/
-def kernelHeartbeats : USize := 200000000
+/-- The kernel's limits for one declaration: of heartbeats, Lean's count of work, and of recursion. 0
+is no limit. Heartbeats would count the reading of the export too, so the owner's time limit takes
+their place. Lean's own limit of recursion, 512, is for a stack of 8 MiB; this process has 64 MiB. -/
+def maxKernelHeartbeats : USize := 0
+def maxKernelRecursion : USize := 8 * 512
 /-- The axioms that a proof may use. -/
 def trustedAxioms : List Name := [``propext, ``Classical.choice, ``Quot.sound]
 /-- Constants by which the kernel would run compiled code. -/
@@ -262,12 +265,19 @@ def trust (names : List Name) : Read Unit := do
   let reader ← get
   set { reader with trusted := ← extendTrusted reader.header reader.trusted names }
 
+/-- `addDeclCore` with the kernel's limits. The limit of recursion is new in Lean 4.33. -/
+def addChecked (kernel : Kernel.Environment) (declaration : Declaration) :
+    Except Kernel.Exception Kernel.Environment := by
+  first
+  | exact kernel.addDeclCore maxKernelHeartbeats maxKernelRecursion declaration none
+  | exact kernel.addDeclCore maxKernelHeartbeats declaration none
+
 /-- Have the kernel check a declaration and add it to the environment. -/
 def declare (declaration : Declaration) (name : Name) : Read Unit := do
   let reader ← get
   if reader.stated.contains name then return
   if builtInConstants.contains name then throw s!"declares {name}"
-  match reader.kernel.addDeclCore kernelHeartbeats declaration none with
+  match addChecked reader.kernel declaration with
   | .ok kernel => set { reader with kernel }
   | .error _ => throw s!"the kernel refuses {name}"
 

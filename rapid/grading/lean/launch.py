@@ -16,12 +16,14 @@ from pathlib import Path
 from typing import Literal
 
 from rapid.grading import limits
+from rapid.grading.bubblewrap_advice import ALLOW_NAMESPACES, INSTALL
 from rapid.grading.lean.install import (
     Backend,
     LeanUnavailable,
     ensure_lean,
     find_node,
     find_toolchain,
+    require_supported,
     run_for_output,
     write_native_checker,
 )
@@ -31,9 +33,9 @@ from rapid.grading.memory_cgroups import LimitedCommand, limit_memory
 # The author elaborates a proof and exports it; the judge has the kernel check the export.
 Role = Literal["author", "judge"]
 SCRIPTS = Path(__file__).resolve().with_name("wasm")
-ADVICE = (
-    "Install bubblewrap. To check proofs without a sandbox, with all rights of your user, use "
-    "--unsafe-lean of rapid grade, or set grading.unsafe_lean in params.yaml"
+UNSAFE_ADVICE = (
+    "To check proofs without a sandbox, with all rights of your user, use --unsafe-lean of rapid "
+    "grade, or set grading.unsafe_lean in params.yaml"
 )
 
 # A Lean that is busy with a proof does not notice that its owner (the grader) has ended. So this
@@ -96,8 +98,9 @@ def plan_native(backend: Backend, role: Role, unsafe: bool) -> Launch:
             processes.
 
     Raises:
-        LeanUnavailable: the sandbox cannot be made.
+        LeanUnavailable: the sandbox cannot be made, or this Lean is not supported.
     """
+    require_supported(backend)
     prefix, checker = find_toolchain(backend), write_native_checker()
     lean_path = [
         Path(entry).resolve() for entry in os.environ.get("LEAN_PATH", "").split(":") if entry
@@ -119,9 +122,10 @@ def plan_native(backend: Backend, role: Role, unsafe: bool) -> Launch:
             program = build_sandbox_command(program, readable)
         except (SandboxUnavailable, OSError, subprocess.SubprocessError) as error:
             why = (getattr(error, "stderr", "") or "").strip() or error  # bubblewrap's message
+            advice = INSTALL if isinstance(error, SandboxUnavailable) else ALLOW_NAMESPACES
             raise LeanUnavailable(
                 f"{backend} has to run in a sandbox, and bubblewrap does not work here: "
-                f"{why}. {ADVICE}"
+                f"{why}. {advice}. {UNSAFE_ADVICE}"
             ) from error
         isolation = "bubblewrap: no network, no home, no other process, nothing written"
     return Launch(limit_memory(program, limits.LEAN_NATIVE_MB), environment, Path("/"), isolation)

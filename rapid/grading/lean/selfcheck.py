@@ -3,6 +3,7 @@
 from rapid.grading.lean.checker import LeanChecker
 from rapid.grading.lean.install import KINDS, MATHLIB_ADVICE, Backend, LeanUnavailable, ensure_lean
 
+MATHLIB = "import Mathlib\n"  # a header
 # A true statement with a proof, and a false one with a proof that avoids the kernel's check in the
 # process that elaborates proofs, but not in the one that judges them (`checker`).
 TRUE = ("theorem t (a b : Nat) (h : a < b) : a + 1 ≤ b := by", "omega")
@@ -30,7 +31,7 @@ def set_up_lean() -> int:
         print(f"Lean is not available: {error}")
         return 1
     try:
-        start_mathlib(backend)
+        start_lean(backend, MATHLIB)
         mathlib = "found"
     except LeanUnavailable as error:
         # Lean's message if LEAN_PATH has no Mathlib.
@@ -50,8 +51,7 @@ def set_up_lean() -> int:
     return 1 if faults else 0
 
 
-def start_mathlib(backend: Backend, unsafe: bool = False) -> None:
-    """Start Lean with Mathlib. Raise LeanUnavailable if that fails."""
-    header = "import Mathlib\n"
+def start_lean(backend: Backend, header: str, unsafe: bool = False) -> None:
+    """Start Lean with a header. Raise LeanUnavailable if that fails."""
     with LeanChecker(timeout=60, header=header, backend=backend, unsafe=unsafe) as lean:
         lean.wait_ready()

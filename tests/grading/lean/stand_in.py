@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from rapid.grading import verdicts
-from rapid.grading.lean.install import Backend
+from rapid.grading.lean.install import LEAN_VERSION, Backend
 
 STATEMENT = "theorem p1 : (1 : Nat) = 1 ∧ True :="
 ENDLESS = (
@@ -39,7 +39,7 @@ import itertools, json, os, subprocess, sys, time
 
 VERDICTS = {verdicts!r}
 if sys.argv[1] == "--version":
-    print("Lean (version 4.99.0, x86_64-unknown-linux-gnu, commit 0, Release)")
+    print("Lean (version {version}, x86_64-unknown-linux-gnu, commit 0, Release)")
     sys.exit()
 if sys.argv[1] == "--print-prefix":
     print({prefix!r})
@@ -122,8 +122,14 @@ def make_stand_in(folder: Path) -> Backend:
     """
     program = folder / "bin" / "lean"
     program.parent.mkdir(parents=True)
-    values = {"program": PROGRAM, "verdicts": VERDICTS, "statement": STATEMENT, "endless": ENDLESS}
+    values = {
+        "version": LEAN_VERSION,
+        "program": PROGRAM,
+        "verdicts": VERDICTS,
+        "statement": STATEMENT,
+        "endless": ENDLESS,
+    }
     python = os.path.realpath(sys.executable)
     program.write_text(STAND_IN.format(python=python, prefix=str(folder), **values), "utf-8")
     program.chmod(0o755)
-    return Backend("native", "4.99.0", program.parent)
+    return Backend("native", LEAN_VERSION, program.parent)

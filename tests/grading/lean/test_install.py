@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import stat
 import tarfile
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from rapid.grading.lean import LeanUnavailable, ensure_lean, find_lean, install
+from rapid.grading.lean.launch import plan_launch
 from rapid.grading.lean.wasm.notices import BEGINNINGS, NOTICES, PatchFailed, add_beginnings
 from rapid.grading.lean.wasm.patches import ASSIGN_EXPORTS, PATCHES, patch_lean_js
 from tests.grading.lean.scripts import run_node
@@ -285,12 +287,27 @@ def test_a_lean_that_does_not_run_is_ignored(empty_machine):
 @pytest.mark.parametrize(
     ("version", "is_old"),
     [
-        ("4.9.1", True), ("4.28.0", True), ("4.32.1", True), ("4.32.0-rc1", True),
-        ("4.32.2", False), ("4.33.0-rc1", False), ("4.100.0", False), ("5.0.0", False),
+        ("4.9.1", True), ("4.28.0", True), ("4.33.1", True), ("4.34.0-rc1", True),
+        ("4.34.1", False), ("4.35.0-rc1", False), ("4.100.0", False), ("5.0.0", False),
         ("unknown", True),
     ],
 )  # fmt: skip
 def test_kernels_older_than_the_fixed_version_have_known_bugs(version, is_old):
     description = install.describe_kernel_bugs(install.Backend("native", version, Path()))
     assert bool(description) == is_old
-    assert ("is older than 4.32.2" in description) == (is_old and version != "unknown")
+    assert ("is older than 4.34.1" in description) == (is_old and version != "unknown")
+
+
+@pytest.mark.parametrize("version", ["4.25.2", "3.51.1", "4.35.0-rc3", "4.100.0", "5.0.0"])
+def test_a_native_lean_outside_the_supported_releases_is_refused_with_advice(version):
+    backend = install.Backend("native", version, Path())
+    message = rf"^Lean {version} .* only Lean 4\.26 to 4\.34\. .*`{re.escape(install.NEW_PROJECT)}`"
+    with pytest.raises(LeanUnavailable, match=message):
+        plan_launch(backend, "", "author", unsafe=True)
+
+
+@pytest.mark.parametrize(
+    "version", ["4.26.0", "4.28.0", "4.33.0-rc1", "4.34.7", "unknown", install.FIRST_FIXED_TEXT]
+)
+def test_supported_releases_include_the_advised_one(version):
+    install.require_supported(install.Backend("native", version, Path()))

@@ -70,6 +70,9 @@ def answerTo (base : Command.State) (memory : IO.Ref Memory) :
     let answer ← author base (.str .anonymous name) statement proof
     return answer.text?.getD answer.why
   | ("judge", name, statement, text) => return (← answerJudge base memory name statement text).why
+  | ("import", header, _, _) =>
+    try let _ ← importHeader header; return "imported"
+    catch error => return toString error
   | (_, text, _, _) => return optionOf base.env text
 def allAnswers (base : Command.State) (memory : IO.Ref Memory) (before : String) :
     List (String × String × String × String) → IO String
@@ -217,3 +220,11 @@ def test_literal_options_are_accepted_and_computed_ones_refused(tmp_path):
     )
     refusals = dict.fromkeys(COMPUTED_OPTIONS, "an option's value is computed\n")
     assert reasons == dict.fromkeys(LITERAL_OPTIONS, "let through") | refusals
+
+
+def test_a_header_whose_import_fails_is_refused_with_leans_message(tmp_path):
+    headers = ["import Nope", "import", "open Nat", "open Nope"]
+    reasons = run_cases({header: ("import", header) for header in headers}, tmp_path)
+    assert "unknown module prefix 'Nope'" in reasons["import Nope"]
+    assert reasons["open Nat"] == "imported"
+    assert "imported" not in (reasons["import"], reasons["open Nope"])

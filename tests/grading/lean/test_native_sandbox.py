@@ -38,7 +38,7 @@ def backend(tmp_path, monkeypatch) -> Backend:
     monkeypatch.setenv("HF_TOKEN", "token")
     # The stand-in finds Python where Lean would find Mathlib.
     monkeypatch.setenv("LEAN_PATH", f"{sys.base_prefix}")
-    return Backend("native", "4.99.0", home / "bin")
+    return Backend("native", install.LEAN_VERSION, home / "bin")
 
 
 def start_stand_in(
@@ -156,7 +156,10 @@ class TestSandbox:
 class TestWithoutBubblewrap:
     @pytest.mark.parametrize(
         ("program", "message"),
-        [(None, r"bwrap.*Install bubblewrap.*--unsafe-lean"), ("/bin/false", "does not work here")],
+        [
+            (None, r"bwrap.*Install bubblewrap.*--unsafe-lean"),
+            ("/bin/false", r"does not work here: .*\. Allow user namespaces \(.*AppArmor profile"),
+        ],
     )
     def test_lean_is_unavailable_without_a_working_bubblewrap(
         self, backend, monkeypatch, program, message

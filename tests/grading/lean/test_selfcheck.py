@@ -94,5 +94,5 @@ def test_an_unavailable_lean_is_reported_with_the_reason(run_setup, monkeypatch)
 
 
 def test_mathlib_can_be_started_without_a_sandbox(lean):
-    selfcheck.start_mathlib(BACKEND, unsafe=True)
+    selfcheck.start_lean(BACKEND, selfcheck.MATHLIB, unsafe=True)
     assert lean.started == [("import Mathlib\n", True)]
