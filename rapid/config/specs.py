@@ -273,9 +273,10 @@ def is_embedded(params: Params, model: ModelName) -> bool:
 
 
 def list_source_files(spec: Spec) -> list[str]:
-    """List the user's files that a job reads."""
+    """List the user's files that a job reads, as their paths are written in its manifest."""
     if isinstance(spec, PrepareSpec) and spec.source not in ("embedded", "hub"):
-        return list_hashed_files(Path(spec.source), "**/*") or [spec.source]
+        path = Path(spec.source)
+        return list_hashed_files(path, "**/*") or [str(path)]
     if isinstance(spec, FetchSpec):
         path = Path(spec.params.source)
         return list_hashed_files(path, *MODEL_FILES) or [str(path)] * path.is_file()

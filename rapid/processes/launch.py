@@ -93,7 +93,8 @@ def launch_on_nodes(spec: TrainSpec, paths: list[str]) -> None:
     nodes, gpus = spec.compute.nodes, count_gpus(spec)
     command = ["srun", f"--nodes={nodes}", f"--ntasks={nodes}", "--ntasks-per-node=1"]
     command += [f"--cpus-per-task={count_cores(spec)}", "--kill-on-bad-exit=1"]
-    command += [f"--gpus={gpus}"] if gpus else []
+    # --gpus alone may be divided unevenly. It replaces $SLURM_GPUS, which may name a GPU model.
+    command += [f"--gpus={gpus}", f"--gpus-per-node={gpus // nodes}"] if gpus else []
     command += [sys.executable, "-m", "rapid.processes.launch"]
     with socket.socket() as free_socket:
         free_socket.bind(("", 0))

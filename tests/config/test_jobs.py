@@ -7,6 +7,7 @@ import pytest
 import yaml
 
 from rapid.artifacts.layout import EXPERIMENT_REPORT, PHASES, STUDIES
+from rapid.artifacts.manifests import hash_files
 from rapid.config.jobs import Plan, build_plan, list_jobs
 from rapid.config.params import load, read
 from rapid.config.specs import Run, list_source_files
@@ -213,6 +214,18 @@ def test_files_in_a_folder_of_problems_are_inputs(values, tmp_path):
     values["benchmarks"]["math"]["source"] = str(tmp_path)
     files = list_source_files(Plan(load(values)).get_job("data/math").spec)
     assert files == [f"{tmp_path}/data/test.parquet", f"{tmp_path}/train.jsonl"]
+
+
+@pytest.mark.parametrize("source", ["./mine.jsonl", "mine//mine.jsonl"])
+def test_a_file_of_problems_has_the_path_that_its_manifest_has(
+    values, tmp_path, monkeypatch, source
+):
+    monkeypatch.chdir(tmp_path)
+    Path(source).parent.mkdir(exist_ok=True)
+    Path(source).touch()
+    values["benchmarks"]["math"]["source"] = source
+    files = list_source_files(Plan(load(values)).get_job("data/math").spec)
+    assert files == list(hash_files(Path(source)))
 
 
 # Experiments -----------------------------------------------------------------------------------------

@@ -62,6 +62,15 @@ def test_srun_starts_a_launcher_on_each_node(spec, monkeypatch):
     assert not any(part.startswith("--gpus") for part in command)
 
 
+def test_srun_gets_as_many_gpus_on_each_node(spec, monkeypatch):
+    commands = []
+    monkeypatch.setenv("SLURM_JOB_ID", "1")
+    monkeypatch.setattr("os.execvp", lambda program, command: commands.append(command))
+    compute = spec.compute.model_copy(update={"device": "gpu"})
+    launch.launch_on_nodes(spec.model_copy(update={"compute": compute}), ["model", "data", "out"])
+    assert {"--gpus=4", "--gpus-per-node=2"} <= set(commands[0])
+
+
 def test_several_nodes_without_slurm_are_refused_with_advice(spec, monkeypatch, capsys):
     monkeypatch.delenv("SLURM_JOB_ID", raising=False)
     arguments = ["--model", "m", "--data", "d", "--out", "o"]

@@ -3,9 +3,13 @@
 # RAPID_WORKFLOW is for.
 
 # On several nodes a job starts its processes with srun, which Snakemake's SLURM plugin calls an MPI
-# job.
+# job. The plugin requests the GPUs of all nodes together, which SLURM may divide unevenly.
 NODES = PARAMS.compute.nodes
 MPI_RESOURCES = {"mpi": "srun", "tasks": NODES} if NODES > 1 else {}
+if NODES > 1 and PARAMS.compute.device == "gpu":
+    MPI_RESOURCES["slurm_extra"] = look_up_job(
+        "train", lambda job: f"--gpus-per-node={requests.count_gpus_per_node(job.spec)}"
+    )
 
 
 rule train:
