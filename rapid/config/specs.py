@@ -275,8 +275,7 @@ def is_embedded(params: Params, model: ModelName) -> bool:
 def list_source_files(spec: Spec) -> list[str]:
     """List the user's files that a job reads, as their paths are written in its manifest."""
     if isinstance(spec, PrepareSpec) and spec.source not in ("embedded", "hub"):
-        path = Path(spec.source)
-        return list_hashed_files(path, "**/*") or [str(path)]
+        return list_hashed_files(path := Path(spec.source), "**/*") or [str(path)]
     if isinstance(spec, FetchSpec):
         path = Path(spec.params.source)
         return list_hashed_files(path, *MODEL_FILES) or [str(path)] * path.is_file()
