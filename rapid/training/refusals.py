@@ -16,8 +16,6 @@ from torch import Tensor
 from torch.nn.utils import get_total_norm
 from transformers import TrainerCallback
 
-from rapid.training.trl.placement import find_refused_placements
-
 IMAGE_COLUMNS = {"image", "images"}  # columns of a dataset
 # PEFT's adapters that are random in training, or that let the probability of a token depend on
 # tokens other than those before it.
@@ -37,7 +35,6 @@ def find_refused_arguments(args, arguments: dict) -> Iterator[str]:
     """
     yield from _find_dataset_errors(arguments)
     model = arguments["model"]
-    yield from find_refused_placements(args, model)
     if args.grading_workers and arguments.get("environment_factory"):
         yield (
             f"grading_workers={args.grading_workers} grades one completion at a time, but with "

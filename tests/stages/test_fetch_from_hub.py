@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -17,6 +18,7 @@ from transformers import AutoModelForCausalLM
 from rapid.config.specs import FetchSpec
 from rapid.stages import fetch as fetch_stage
 from rapid.stages.fetch import BadModel, fetch
+from tests.subprocesses import wait_for
 
 NAME, OTHER_NAME = "someone/something", "someone/else"
 MAIN_COMMIT, OLD_COMMIT, OTHER_COMMIT = "a" * 40, "b" * 40, "d" * 40
@@ -55,6 +57,7 @@ class Hub:
 
     files: dict[str, bytes]
     unavailable: set[str] = field(default_factory=set)
+    wait_for_others: Callable[[], object] = lambda: None  # before it refuses an unavailable file
     downloads: list[str] = field(default_factory=list)
 
     def answer(self, method: str, path: str) -> tuple[int, bytes, dict[str, str]]:
@@ -72,6 +75,7 @@ class Hub:
         content, commit = self.files[name], path.split("/")[-2]
         if method == "GET":
             if name in self.unavailable:
+                self.wait_for_others()
                 return 503, b"", {}
             self.downloads.append(name)
         digest = hashlib.sha256(content).hexdigest()
@@ -114,6 +118,9 @@ def interrupt_download(hub: Hub, folder: Path) -> list[str]:
     """Download all files but the last shard, and return the names of the shards."""
     shards = sorted(name for name in hub.files if name.endswith(".safetensors"))
     hub.unavailable = {shards[-1]}
+    others = [folder / name for name in hub.files if name != shards[-1]]
+    # The client downloads files at the same time, and ends with the first error.
+    hub.wait_for_others = lambda: wait_for(lambda: all(file.exists() for file in others))
     with pytest.raises(BadModel, match="cannot be downloaded"):
         fetch_model(folder)
     hub.unavailable, hub.downloads = set(), []

@@ -13,11 +13,11 @@ from tests.training.loops import COMMON, ScriptedTrainer, make_trainer, text_sum
 
 GPU = torch.device("cuda", 0)
 SPREAD_MODEL = SimpleNamespace(hf_device_map={"model": 0, "lm_head": 1})
+WHOLE = {"deepspeed_plugin": None, "fsdp": None, "parallelism_config": None}
 
 
 def list_messages(model="name", **settings) -> list[str]:
-    defaults = {"deepspeed_plugin": None, "fsdp": None, "parallelism_config": None}
-    return [*find_refused_placements(SimpleNamespace(**defaults | settings), model)]
+    return [*find_refused_placements(SimpleNamespace(**WHOLE | settings), model)]
 
 
 @pytest.mark.parametrize(
@@ -64,6 +64,12 @@ def test_divided_models_are_refused():
     assert "tensor parallelism" in message
 
 
+def test_trainer_refuses_before_it_loads_a_model(monkeypatch, tmp_path):
+    monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
+    with pytest.raises(ValueError, match=r"^FSDP: .*use DDP or ZeRO-2"):
+        RapidTrainer("no model", text_sum_reward, args=RapidConfig(str(tmp_path), **COMMON))
+
+
 def test_spread_model_that_trl_loads_is_refused(monkeypatch, tmp_path):
     monkeypatch.setattr(grpo_trainer, "create_model_from_path", lambda *_, **__: SPREAD_MODEL)
     config = RapidConfig(str(tmp_path), **COMMON)
@@ -90,7 +96,7 @@ def test_models_are_loaded_onto_the_device_of_the_process(
         return SimpleNamespace()
 
     monkeypatch.setattr(grpo_trainer, "create_model_from_path", load)
-    with use_one_device(SimpleNamespace(n_gpu=1, device=device)):
+    with use_one_device(SimpleNamespace(n_gpu=1, device=device, **WHOLE), "name"):
         grpo_trainer.create_model_from_path("name", **settings)
     [named] = settings_of_loads
     assert named.get("device_map", "unset") == device_map

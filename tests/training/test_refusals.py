@@ -42,8 +42,6 @@ def list_refusals(
         "vllm_mode": "colocate",
         "algorithm": SimpleNamespace(scales_steps=False),
         "deepspeed_plugin": None,
-        "fsdp": None,
-        "parallelism_config": None,
     }
     arguments = {"train_dataset": dataset, "model": model, "peft_config": adapter}
     arguments |= {"environment_factory": environment, "eval_dataset": evaluated}
@@ -60,7 +58,6 @@ def test_supported_arguments_are_accepted():
     assert list_refusals(use_vllm=True, vllm_mode="server", model=SimpleNamespace()) == []
     assert list_refusals(ROWS.rename_column("prompt", "environment"), environment=list) == []
     assert list_refusals(dynamic_sampling_rounds=2) == list_refusals(STREAM) == []
-    assert list_refusals(deepspeed_plugin=SimpleNamespace(zero_stage=2)) == []
 
 
 @pytest.mark.parametrize(
@@ -88,7 +85,6 @@ def test_supported_arguments_are_accepted():
             "XLORA: with this",
         ),
         ({"dataset": STREAM, "dynamic_sampling_rounds": 2}, "use a Dataset in place of the stream"),
-        ({"deepspeed_plugin": SimpleNamespace(zero_stage=3)}, "use DDP or ZeRO-2"),
     ],
 )
 def test_unsupported_arguments_are_refused(arguments, reason):

@@ -73,16 +73,21 @@ def _find_divided_model(model: Any) -> Iterator[str]:
 
 
 @contextmanager
-def use_one_device(args) -> Iterator[None]:
+def use_one_device(args, model: Any) -> Iterator[None]:
     """Within this context, let TRL and Trainer place the policy on `args.device` only.
 
     If a process sees several GPUs, TRL spreads the policy and its reference over all of them if it
     loads them (device_map="auto"), and Trainer replicates a policy that is already loaded
     (`nn.DataParallel`). A `Decoder` samples from neither.
 
+    Args:
+        args, model: see `find_refused_placements`.
+
     Raises:
-        ValueError: a model is divided all the same, by the user's own device_map.
+        ValueError: a placement is refused, or the user's own device_map divides a model.
     """
+    if messages := [*find_refused_placements(args, model)]:
+        raise ValueError("\n".join(messages))
     if args.n_gpu > 1:
         logger.warning(
             "%d GPUs are visible, but this process trains on %s only. To use all of them, start "

@@ -81,7 +81,7 @@ class SamplingTrainer(
         if errors := [*find_refused_arguments(args, bound.arguments)]:
             raise ValueError("\n".join(errors))
         cache_package_lookups()  # else accelerate repeats them whenever it unwraps a model
-        with match_engine_to_policy(args.seed), use_one_device(args):
+        with match_engine_to_policy(args.seed), use_one_device(args, model):
             super().__init__(model, reward_funcs, args, *arguments, **kwargs)
         self.num_iterations = args.reuse  # TRL's sampler repeats prompts for reuse * H steps
         self.reward_func_names = make_names_distinct(self.reward_func_names)
