@@ -265,11 +265,18 @@ def test_snakemake_reports_a_full_disk(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_thousand_runs_are_planned_in_20_seconds_of_cpu_time(checkout):
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    output, _ = start_snakemake(checkout, "many", "-n").communicate()
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+def test_a_thousand_runs_are_planned_in_eight_times_the_time_of_few(checkout):
+    """CPU time of a few runs is that of imports, on any processor."""
+
+    def plan_runs(experiment: str) -> tuple[str, float]:
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        output, _ = start_snakemake(checkout, experiment, "-n").communicate()
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return output, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+    _, seconds_of_few = plan_runs("ci")
+    output, seconds = plan_runs("many")
     assert int(re.search(r"^train +(\d+)$", output, re.MULTILINE)[1]) >= 1000
-    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 20
+    assert seconds < 8 * seconds_of_few
     assert "workflow specific profile profiles/default" in output
     assert max(map(len, output.splitlines())) < 300
