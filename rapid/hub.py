@@ -61,7 +61,7 @@ def find_cached_model(name: str, revision: str, patterns: Sequence[str]) -> Path
         LookupError: the cache has no copy, or an incomplete one.
     """
     from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HFValidationError, IncompleteSnapshotError
+    from huggingface_hub.errors import HFValidationError
 
     try:
         folder = Path(
@@ -69,10 +69,11 @@ def find_cached_model(name: str, revision: str, patterns: Sequence[str]) -> Path
                 name, revision=revision, allow_patterns=[*patterns], local_files_only=True
             )
         )
-    except IncompleteSnapshotError as error:
-        raise LookupError(str(error).partition(". ")[0]) from None
-    except (OSError, HFValidationError):
-        raise LookupError("The hub's cache here has no copy") from None
+    except (OSError, HFValidationError) as error:
+        # Version 2 of the client sets `snapshot_path` if a copy is incomplete, and names a file.
+        is_incomplete = getattr(error, "snapshot_path", None) is not None
+        reason = str(error).partition(". ")[0]
+        raise LookupError(reason if is_incomplete else "The hub's cache here has no copy") from None
     # The cache lists the files of a repository only if it was downloaded as a whole.
     index = folder / "model.safetensors.index.json"
     weights = {"model.safetensors"}

@@ -6,13 +6,13 @@ must not wait for other processes, as it does if they share it (ZeRO-3, FSDP, te
 """
 
 import logging
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
 from accelerate import ParallelismConfig
+from accelerate.utils import parse_flag_from_env
 from trl.trainer import grpo_trainer
 
 logger = logging.getLogger(__name__)
@@ -31,12 +31,13 @@ def find_refused_placements(args, model: Any) -> Iterator[str]:
         model: the policy, or its name.
     """
     names = []
+    # `accelerate launch` passes these settings in environment variables.
     if args.deepspeed_plugin is not None and args.deepspeed_plugin.zero_stage == 3:
         names.append("ZeRO-3")
-    if args.fsdp or _is_set("ACCELERATE_USE_FSDP"):
+    if args.fsdp or parse_flag_from_env("ACCELERATE_USE_FSDP"):
         names.append("FSDP")
     parallelism = args.parallelism_config
-    if parallelism is None and _is_set("ACCELERATE_USE_PARALLELISM_CONFIG"):
+    if parallelism is None and parse_flag_from_env("ACCELERATE_USE_PARALLELISM_CONFIG"):
         parallelism = ParallelismConfig()  # reads the sizes from environment variables
     for name in (f"{kind}_size" for kind in PARALLELISM):
         if (size := getattr(parallelism, name, 1)) > 1:
@@ -48,11 +49,6 @@ def find_refused_placements(args, model: Any) -> Iterator[str]:
             "memory, train an adapter (peft_config), or lower micro_batch_size"
         )
     yield from _find_divided_model(model)
-
-
-def _is_set(variable: str) -> bool:
-    """Return whether `accelerate launch` has set an environment variable to "true"."""
-    return os.environ.get(variable, "").lower() == "true"
 
 
 def _find_divided_model(model: Any) -> Iterator[str]:
