@@ -21,7 +21,6 @@ import numpy as np
 import pandas as pd
 
 from rapid.algorithms import PG
-from rapid.algorithms.variant_names import parse_variant_name
 from rapid.arguments import Parser
 from rapid.artifacts.files import BadInput, write_text
 from rapid.config.arena import Arena, RateRule
@@ -75,8 +74,12 @@ def main(arguments: list[str] | None = None) -> int:
         )
         return 1
     write_text(options.record, trials.to_csv(index=False, float_format="%.6g"))
-    text = options.write.read_text(encoding="utf-8")
-    write_text(options.write, replace_rates(text, params.arena, trials))
+    try:
+        text = replace_rates(options.write.read_text(encoding="utf-8"), params.arena, trials)
+    except BadInput as error:
+        print(f"reports.tuning: {options.write}: {error}", file=sys.stderr)
+        return 1
+    write_text(options.write, text)
     return 0
 
 
@@ -90,6 +93,7 @@ def collect_trials(data: ReportData) -> pd.DataFrame:
         names = {
             field.trial_name(name, rate): (name, rate)
             for name in field.rates
+            if name not in field.same_rate
             for rate in arena.tuning.rates[benchmark]
         }
         algorithms = [data.params.training.start, *names]  # start: the model before RL
@@ -132,23 +136,13 @@ def find_ties(trials: pd.DataFrame, chosen_rate: float) -> list[float]:
 
 
 def select_rate(
-    trials: pd.DataFrame,
-    benchmark: str,
-    name: str,
-    borrowed: dict[int, int],
-    rule: RateRule = "smoothed",
+    trials: pd.DataFrame, benchmark: str, name: str, rule: RateRule = "smoothed"
 ) -> float:
     """Return the chosen rate of an algorithm.
-
-    Args:
-        borrowed: H (optimizer steps per inference batch) without trials -> another H, whose trials
-            choose the rate.
 
     Raises:
         ValueError: the algorithm has no trials.
     """
-    if (h := parse_variant_name(name).H) in borrowed:
-        name = name.replace(f"-H{h}", f"-H{borrowed[h]}")
     trials = trials[(trials.benchmark == benchmark) & (trials.algorithm == name)]
     if trials.empty:
         raise ValueError(f"{name} on {benchmark} has no trials")
@@ -160,7 +154,7 @@ def compute_target_accuracy(
 ) -> float:
     """Return the target accuracy of a benchmark."""
     trials = trials[trials.benchmark == benchmark]
-    pg_rate = select_rate(trials, benchmark, PG.name, borrowed={}, rule=rule)
+    pg_rate = select_rate(trials, benchmark, PG.name, rule)
     has_chosen_rate = trials.learning_rate == pg_rate
     untrained = trials[trials.algorithm == BASE].accuracy.mean()
     pg_accuracy = trials[(trials.algorithm == PG.name) & has_chosen_rate].accuracy.mean()
@@ -171,6 +165,9 @@ def replace_rates(text: str, arena: Arena, trials: pd.DataFrame) -> str:
     """Return the text of the arena's parameters with new learning rates and target accuracies.
 
     Only the numbers are replaced, so that the comments of the YAML file stay.
+
+    Raises:
+        BadInput: the text has no number where one belongs.
     """
     rule = arena.rate_rule
     # The first part is the text before all fields; each further part is that of a field.
@@ -181,11 +178,23 @@ def replace_rates(text: str, arena: Arena, trials: pd.DataFrame) -> str:
         if field.reach is not None:  # None: reports compute it from the runs
             values["reach"] = f"{compute_target_accuracy(trials, benchmark, rule):.2f}"
         for name in field.rates:
-            values[name] = f"{select_rate(trials, benchmark, name, arena.borrowed, rule):.1e}"
+            tuned_name = field.same_rate.get(name, name)
+            values[name] = _format_rate(select_rate(trials, benchmark, tuned_name, rule))
         for name, value in values.items():
-            line = re.compile(rf"^( +{re.escape(name)}: )[\d.e-]+", re.M)
-            parts[position] = line.sub(rf"\g<1>{value}", parts[position], count=1)
+            line = re.compile(rf"^( +[\"']?{re.escape(name)}[\"']?: )\d[\d.e-]*", re.M)
+            parts[position], count = line.subn(rf"\g<1>{value}", parts[position], count=1)
+            if not count:
+                raise BadInput(
+                    f"arena.fields.{benchmark} has no line `{name}: NUMBER`: write each key on a "
+                    "line of its own, so that its number can be replaced"
+                )
     return "".join(parts)
+
+
+def _format_rate(rate: float) -> str:
+    """Return a rate with all its digits, and at least two: 1.0e-04, 1.25e-04."""
+    digits, _, exponent = f"{rate:.6e}".partition("e")
+    return f"{digits.rstrip('0').ljust(3, '0')}e{exponent}"
 
 
 if __name__ == "__main__":

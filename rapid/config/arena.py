@@ -8,7 +8,6 @@ inference batch, which has H x N_step completions. PG is policy gradient.
 fields    for each benchmark: the algorithms with their learning rates, and claims about them
 maps      for each benchmark: RAPID at several N_step and H; a cell of the map is one such pair
 tuning    if present, the algorithms of the fields are run at these learning rates instead
-borrowed  values of H that are not tuned: algorithms use the rate that was tuned at another H
 only      if present, only these algorithms are run; the file `record` has results of the others
 """
 
@@ -18,7 +17,7 @@ from typing import Annotated, Literal
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
 from rapid.algorithms import PG, RAPID
-from rapid.algorithms.variant_names import AlgorithmName, format_variant, parse_variant_name
+from rapid.algorithms.variant_names import AlgorithmName, format_variant
 from rapid.config.params_schema import BenchmarkName, Probability, Section, Seed, Size
 from rapid.settings import describe_invalid
 
@@ -72,14 +71,26 @@ class ArenaField(Section):
     rates: dict[AlgorithmName, PositiveFloat] = Field(
         min_length=2, description="learning rate of each algorithm, as chosen by tuning"
     )
+    same_rate: dict[AlgorithmName, AlgorithmName] = Field(
+        default_factory=dict,
+        description="algorithms that are not tuned, each with another one whose tuned rate it uses",
+    )
     claims: list[Claim] = Field(default_factory=list)
 
     @model_validator(mode="after")
     def _check_rates(self):
         claimed = [name for claim in self.claims for name in (claim.ours, claim.theirs)]
-        for name in [PG.name, *claimed, *self.more_seeds]:
+        equal = [name for pair in self.same_rate.items() for name in pair]
+        for name in [PG.name, *claimed, *self.more_seeds, *equal]:
             if name not in self.rates:
                 raise ValueError(f"rates: no learning rate for {name}")
+        for name, tuned_name in self.same_rate.items():
+            if tuned_name in self.same_rate:
+                reason = "must be tuned itself, and not be in same_rate"
+                raise ValueError(describe_invalid(f"same_rate.{name}", tuned_name, reason))
+            if self.rates[name] != self.rates[tuned_name]:
+                reason = f"must be {self.rates[tuned_name]:g}, the rate of {tuned_name} (same_rate)"
+                raise ValueError(describe_invalid(f"rates.{name}", self.rates[name], reason))
         return self
 
     def get_seeds(self, name: AlgorithmName) -> list[Seed]:
@@ -136,10 +147,6 @@ class Arena(Section):
 
     margin: Probability = Field(
         0.02, description="accuracies are regarded as equal if they differ by at most the margin"
-    )
-    borrowed: dict[PositiveInt, PositiveInt] = Field(
-        default_factory=dict,
-        description="for each H that is not tuned: the H whose tuned learning rate it uses",
     )
     rate_rule: RateRule = Field(
         "smoothed",
@@ -201,7 +208,7 @@ class Arena(Section):
                     # With `only`, no claim is tested, so `more_seeds` is not needed.
                     seeds = list_seeds(field.seeds) if self.only else field.get_seeds(name)
                     yield benchmark, [field.run_name(name)], seeds
-                elif parse_variant_name(name).H not in self.borrowed:  # else no tuning is needed
+                elif name not in field.same_rate:  # else no tuning is needed
                     rates = self.tuning.rates[benchmark]
                     trial_names = [field.trial_name(name, rate) for rate in rates]
                     yield benchmark, trial_names, self.tuning.seeds

@@ -43,14 +43,33 @@ def test_arena_runs_its_field_and_its_map(values):
     } | {f"rapid-H{h},n_step={n},problems=64,learning_rate={r}": [1, 2] for n, h, r in cells}
 
 
-def test_tuning_tries_all_rates_except_for_borrowed_h(values):
+def change_field(**changes) -> dict:
+    return {"math": FIELD | changes}
+
+
+def test_tuning_tries_all_rates_except_for_algorithms_with_the_rate_of_another(values):
     rates = {"math": [1e-5, 1e-2]}
-    seeds = arena_seeds(values, borrowed={2: 1}, tuning={"rates": rates, "seeds": [9]})
+    equal = FIELD["rates"] | {"grpo-H2": 3e-4}
+    fields = change_field(rates=equal, same_rate={"grpo-H2": "pg"})
+    seeds = arena_seeds(values, fields=fields, tuning={"rates": rates, "seeds": [9]})
     names = ("pg", "pg,n_step=8")
     tuned_rates = ("0.00001", "0.01")
     assert seeds == {f"{n},problems=16,learning_rate={r}": [9] for n in names for r in tuned_rates}
     with pytest.raises(BadParams, match=r"tuning\.rates: no learning rates for math"):
         arena_seeds(values, tuning={"rates": {"mbpp_plus": [1e-5]}, "seeds": [9]})
+
+
+@pytest.mark.parametrize(
+    ("same_rate", "message"),
+    [
+        ({"grpo-H4": "pg"}, "no learning rate for grpo-H4"),
+        ({"grpo-H2": "pg"}, "rates.grpo-H2: 0.0001 .*must be 0.0003, the rate of pg"),
+        ({"grpo-H2": "pg,n_step=8", "pg,n_step=8": "pg"}, "must be tuned itself"),
+    ],
+)
+def test_algorithm_with_the_rate_of_another_has_its_number(values, same_rate, message):
+    with pytest.raises(BadParams, match=message):
+        arena_seeds(values, fields=change_field(same_rate=same_rate))
 
 
 def test_comparison_with_a_record_runs_selected_algorithms_with_pg_and_no_map(values):

@@ -4,6 +4,7 @@ import pandas as pd
 import pytest
 import yaml
 
+from rapid.artifacts.files import BadInput
 from rapid.config.params import load
 from rapid.config.params import read as read_params
 from rapid.config.specs import BASE, list_arena_runs
@@ -56,7 +57,8 @@ def values(values):
     fields = {
         key: field | {"rates": dict.fromkeys(algorithms, 1e-5)} for key, algorithms in names.items()
     }
-    arena = {"borrowed": {2: 4}, "fields": fields, "tuning": {"rates": RATES, "seeds": [7, 8]}}
+    fields["math"]["same_rate"] = {"pg-H2": "pg-H4"}
+    arena = {"fields": fields, "tuning": {"rates": RATES, "seeds": [7, 8]}}
     return values | {"arena": arena}
 
 
@@ -137,7 +139,7 @@ LOPSIDED = make_record({1e-4: [0.48, 0.5, 0.52], 1e-3: [0.6, 0.5, 0.7], 1e-2: [0
 
 @pytest.mark.parametrize(("rule", "rate"), [("smoothed", 1e-4), ("highest", 1e-3)])
 def test_rule_decides_which_rate_is_chosen(rule, rate):
-    assert select_rate(LOPSIDED, "math", "pg", {}, rule) == rate
+    assert select_rate(LOPSIDED, "math", "pg", rule) == rate
 
 
 def test_rates_that_are_not_significantly_worse_are_ties():
@@ -154,6 +156,23 @@ def test_reach_follows_the_rate_of_the_rule():
     record = pd.concat([LOPSIDED, base])
     assert compute_target_accuracy(record, "math") == pytest.approx(0.1 + 0.75 * 0.4)
     assert compute_target_accuracy(record, "math", "highest") == pytest.approx(0.1 + 0.75 * 0.5)
+
+
+@pytest.mark.parametrize(
+    ("rate", "text"), [(1e-4, "1.0e-04"), (1.25e-4, "1.25e-04"), (3.75e-5, "3.75e-05")]
+)
+def test_written_rates_have_all_their_digits(values, rate, text):
+    arena = load(values).arena
+    fields = {"mbpp_plus": arena.fields["mbpp_plus"].model_copy(update={"reach": None})}
+    arena = arena.model_copy(update={"fields": fields})
+    rows = [("mbpp_plus", name, rate, 7, 0.5) for name in ("pg", "grpo")]
+    trials = pd.DataFrame(rows, columns=COLUMNS)
+    quoted = "arena:\n  fields:\n    mbpp_plus:\n      rates:\n        \"pg\": 1\n        grpo: 1\n"
+    written = yaml.safe_load(replace_rates(quoted, arena, trials))
+    assert written["arena"]["fields"]["mbpp_plus"]["rates"] == {"pg": rate, "grpo": rate}
+    assert f'"pg": {text}' in replace_rates(quoted, arena, trials)
+    with pytest.raises(BadInput, match="no line `pg: NUMBER`"):
+        replace_rates(quoted.replace('"pg": 1', "? pg\n        : 1"), arena, trials)
 
 
 # Files of experiments -----------------------------------------------------------------------------

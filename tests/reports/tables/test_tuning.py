@@ -16,9 +16,10 @@ RATES = [1e-4, 1e-3, 1e-2]
 
 
 def test_report_of_a_tuning_shows_its_trials(values, runs):
-    field = FIELD | {"rates": dict.fromkeys(["pg", "pg-H2", "pg-H4"], 1e-4)}
+    rates = dict.fromkeys(["pg", "pg-H2", "pg-H4"], 1e-4)
+    field = FIELD | {"rates": rates, "same_rate": {"pg-H2": "pg-H4"}}
     tuning = {"rates": {"math": RATES}, "seeds": [7]}
-    arena = {"borrowed": {2: 4}, "fields": {"math": field}, "tuning": tuning}
+    arena = {"fields": {"math": field}, "tuning": tuning}
     params = load(values | {"arena": arena})
     for run in list_arena_runs(params):
         runs.write_scores(run, [8] * 5 + [0] * 5)
