@@ -21,8 +21,8 @@ NUMERIC := tests/algorithms tests/training/conformance \
 	$(foreach name,drop_in forward generation savings trainer ungraded,tests/training/test_$(name).py)
 
 .PHONY: help setup foreign tables studies baseline arena arena-record arena-pooled arena-tuning arena-real \
-	arena-real-tuning arena-minif2f arena-minif2f-tuning test test-all test-docs \
-	test-faults test-gpu test-processors test-versions mutants gpu bench docs docs-serve \
+	arena-real-tuning arena-minif2f arena-minif2f-tuning arena-rivals arena-rivals-tuning test test-all \
+	test-docs test-faults test-gpu test-processors test-versions mutants gpu bench docs docs-serve \
 	figures-of-docs lint lock dist clean
 
 help:
@@ -93,11 +93,11 @@ arena-pooled: setup  ## test the arena's claims on both recorded runs; writes ex
 		--raw $(RAW) --earlier experiments/arena-results-earlier.csv \
 		--output experiments/arena-pooled.txt
 
-# Experiments in blocks (docs/arena-real.md, docs/arena-minif2f.md, docs/baseline.md): of one seed,
-# and in a tuning of one seed and one learning rate. A block is recorded as soon as it is finished,
-# and its models are deleted. Recorded runs are not made again, even on another machine. If code has
-# changed since, they are stale, and made again unless ACCEPT=1. The quick form of an experiment is
-# an overlay on it.
+# Experiments in blocks (docs/arena-real.md, docs/arena-minif2f.md, docs/arena-rivals.md,
+# docs/baseline.md): of one seed, and in a tuning of one seed and one learning rate. A block is
+# recorded as soon as it is finished, and its models are deleted. Recorded runs are not made again,
+# even on another machine. If code has changed since, they are stale, and made again unless ACCEPT=1.
+# The quick form of an experiment is an overlay on it.
 SUFFIX = $(patsubst --%,-%,$(if $(filter baseline,$@),$(BASELINE),$(ARENA)))
 BLOCKS = experiments/$@.yaml $(if $(SUFFIX),experiments/$@$(SUFFIX).yaml)
 BLOCKS_NAME = $@$(SUFFIX)
@@ -152,6 +152,12 @@ arena-minif2f: setup  ## the arena on made theorems with Lean, seed by seed  (SE
 	$(call run_experiment_in_blocks,arena,results.csv tables.txt)
 
 arena-minif2f-tuning: setup  ## tune the learning rates of arena-minif2f
+	$(tune_in_blocks)
+
+arena-rivals: setup  ## the arena with recent off-policy algorithms, seed by seed  (SEEDS="1 2")
+	$(call run_experiment_in_blocks,arena,results.csv tables.txt)
+
+arena-rivals-tuning: setup  ## tune the learning rates of arena-rivals
 	$(tune_in_blocks)
 
 baseline: setup  ## why RAPID is better without its baseline  (SEEDS="1 2"; BASELINE=--quick: in minutes)

@@ -377,7 +377,7 @@ def list_differing(comparisons: list[Comparison]) -> list[str]:
 
 def main() -> int:
     differing, count = compare_all()
-    for arena in ("arena-real", "arena-minif2f"):
+    for arena in ("arena-real", "arena-minif2f", "arena-rivals"):
         if (FOLDER / f"{arena}-tables.txt").exists():
             more_differing, more = compare_blocks_of_seeds(arena)
             differing, count = differing + more_differing, count + more

@@ -65,7 +65,8 @@ def _show_part(
     params, name = load_params(overlay), str(ROOT / overlay.removesuffix(".yaml"))
     if missing := record.list_missing_seeds(params, name):
         seeds = join_words([*map(str, missing)])
-        return f"\n{MISSING} (these runs have not been made: seeds {seeds})\n"
+        reason = f"these runs have not been made: seeds {seeds}"
+        return "\n" + textwrap.fill(f"{MISSING} ({reason})", 100) + "\n"
     content = read_content(name, overlay, build, list_runs)
     if part == "summary":
         return "\n" + textwrap.fill(" ".join(content.lead), 100) + "\n"

@@ -285,6 +285,7 @@ APPLIED_AFTER = {
     "arena-tuning": ["arena"],
     "arena-minif2f-tuning": ["arena-minif2f"],
     "arena-real-tuning": ["arena-real"],
+    "arena-rivals-tuning": ["arena-rivals"],
     "arena-real-quick": ["arena-real"],
     "small-mbpp-seeds": ["small-mbpp"],
 }

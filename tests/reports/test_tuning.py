@@ -167,7 +167,7 @@ def test_written_rates_have_all_their_digits(values, rate, text):
     arena = arena.model_copy(update={"fields": fields})
     rows = [("mbpp_plus", name, rate, 7, 0.5) for name in ("pg", "grpo")]
     trials = pd.DataFrame(rows, columns=COLUMNS)
-    quoted = "arena:\n  fields:\n    mbpp_plus:\n      rates:\n        \"pg\": 1\n        grpo: 1\n"
+    quoted = 'arena:\n  fields:\n    mbpp_plus:\n      rates:\n        "pg": 1\n        grpo: 1\n'
     written = yaml.safe_load(replace_rates(quoted, arena, trials))
     assert written["arena"]["fields"]["mbpp_plus"]["rates"] == {"pg": rate, "grpo": rate}
     assert f'"pg": {text}' in replace_rates(quoted, arena, trials)
@@ -177,7 +177,7 @@ def test_written_rates_have_all_their_digits(values, rate, text):
 
 # Files of experiments -----------------------------------------------------------------------------
 
-ARENAS = ("arena", "arena-real", "arena-minif2f")
+ARENAS = ("arena", "arena-real", "arena-minif2f", "arena-rivals")
 RECORDED = [name for name in ARENAS if (ROOT / f"experiments/{name}-tuning.csv").exists()]
 
 
