@@ -141,6 +141,11 @@ class Arena(Section):
         default_factory=dict,
         description="for each H that is not tuned: the H whose tuned learning rate it uses",
     )
+    clustered: bool = Field(
+        False,
+        description="errors of accuracies are clustered over skeletons: generated problems that "
+        "differ only in their numbers",
+    )
     rate_rule: RateRule = Field(
         "smoothed",
         description="which learning rate a tuning chooses: highest: the one with the highest mean "
