@@ -68,8 +68,8 @@ def _build_comparison_figure(outcomes: FieldOutcomes) -> Figure:
         caption=(
             f"Left: training time until {target} % accuracy, divided by {REFERENCE}'s, paired by "
             "seed, with 95 % confidence intervals; further left is faster. If the interval of "
-            "Wilcoxon's test has no end, it is the median ratio with the interval of a sign test. "
-            "Right: accuracy after "
+            "Wilcoxon's test ends at 0 or infinity, it is the median ratio with that of a sign "
+            "test. Right: accuracy after "
             f"equally many completions minus {REFERENCE}'s; the grey band is the margin of "
             "equivalence. RAPID is red. A triangle at an edge stands for a value beyond it, or for "
             "runs that never reach this accuracy. A marker is missing if fewer than two seeds can "

@@ -26,8 +26,8 @@ from reports.tables.table import MISSING, NOT_APPLICABLE, Cell, Table, build_est
 
 REFERENCE = labels.algorithm(PG.name)
 CENSORED = (
-    "the interval of Wilcoxon's test has no end, because some runs never reach the accuracy: "
-    "this is the median ratio, with the interval of a sign test"
+    "the interval of Wilcoxon's test ends at 0 or infinity, because some runs never reach the "
+    "accuracy: this is the median ratio, with the interval of a sign test"
 )
 
 
