@@ -141,11 +141,6 @@ class Arena(Section):
         default_factory=dict,
         description="for each H that is not tuned: the H whose tuned learning rate it uses",
     )
-    clustered: bool = Field(
-        False,
-        description="errors of accuracies are clustered over skeletons: generated problems that "
-        "differ only in their numbers",
-    )
     rate_rule: RateRule = Field(
         "smoothed",
         description="which learning rate a tuning chooses: highest: the one with the highest mean "
@@ -156,6 +151,11 @@ class Arena(Section):
         description="run only these algorithms; the file `record` has results of the others",
     )
     record: str = Field("", description="file with earlier results of all algorithms, by seed")
+    clustered: bool = Field(
+        False,
+        description="errors of accuracies are clustered over skeletons: generated problems that "
+        "differ only in their numbers",
+    )
     fields: dict[BenchmarkName, ArenaField] = Field(default_factory=dict)
     maps: dict[BenchmarkName, ArenaMap] = Field(default_factory=dict)
     tuning: Tuning | None = None
