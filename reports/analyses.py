@@ -11,60 +11,29 @@ clustered     the latest run, with errors clustered over skeletons
 earlier       the earlier run, whose record has mean accuracies only, without scores by problem
 other_target  the latest run with another target accuracy
 
-A skeleton is the text of a problem without its numbers. Problems with the same skeleton need the
-same skill, so their scores are not independent.
+`reports.skeletons` defines the skeleton of a problem.
 """
 
-import re
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import numpy as np
 import pandas as pd
 
-from rapid.artifacts.files import BadFile, sha256_file, write_jsonl
-from rapid.artifacts.manifests import MANIFEST
-from rapid.benchmarks import BENCHMARKS
-from rapid.benchmarks.made import draw_exercises
+from rapid.artifacts.files import BadFile
 from rapid.config.arena import EndPoint
-from reports.manifests import read_manifests
-from reports.outcomes import FieldOutcomes, Outcome, list_fields, read_recorded_outcome
+from reports.outcomes import (
+    ClusteredOutcomes,
+    FieldOutcomes,
+    Outcome,
+    list_fields,
+    read_recorded_outcome,
+)
 from reports.report_data import ReportData
-from reports.statistics import blocks, crossed, pairs, times
+from reports.skeletons import regenerate_skeletons
+from reports.statistics import blocks, pairs, times
 from reports.statistics.estimates import Estimate
-
-
-@dataclass(frozen=True)
-class ClusteredOutcomes(FieldOutcomes):
-    """The end points of the latest run. Standard errors of accuracies are clustered over skeletons.
-
-    `skeletons` has the skeleton of each problem, by id.
-    """
-
-    latest: FieldOutcomes
-    skeletons: dict[str, str]
-
-    @property
-    def outcomes(self) -> dict[str, Outcome]:
-        return self.latest.outcomes
-
-    def compare(self, ours: str, reference: str, end_point: EndPoint) -> Estimate:
-        unclustered = super().compare(ours, reference, end_point)
-        if end_point != "accuracy" or unclustered.value is None:
-            return unclustered
-        matrix = self.merge_skeletons(self.subtract_accuracies(ours, reference, end_point))
-        return crossed.estimate_mean(matrix, pairs.DIFFERENCE_BOUNDS)
-
-    def merge_skeletons(self, scores: pd.DataFrame) -> np.ndarray:
-        """Return a score matrix with a column for each skeleton.
-
-        Scores with a single column, which has means over problems, are not changed.
-        """
-        if scores.shape[1] == 1:
-            return scores.to_numpy()
-        return crossed.merge_clusters(scores.to_numpy(), [self.skeletons[id] for id in scores])
 
 
 @dataclass(frozen=True)
@@ -164,28 +133,3 @@ def read_field_analyses(data: ReportData, record_file: Path) -> list[FieldAnalys
         other_target = FieldOutcomes(benchmark, other_field, data)
         analyses.append(FieldAnalyses(latest, pooled, over_seeds, clustered, earlier, other_target))
     return analyses
-
-
-def regenerate_skeletons(data: ReportData, benchmark: str) -> dict[str, str]:
-    """Return the skeleton of each test problem, by id.
-
-    The problems are generated again, because the archive of a run has only the problems' digest.
-
-    Raises:
-        BadFile: the generated problems differ from those of the run.
-    """
-    (folder,) = (locate_job(f"data/{benchmark}") for locate_job in data.job_locators)
-    path = f"{folder}/{MANIFEST}"
-    job = read_manifests(data.root, [folder])[path]
-    count = {"test": job.get_spec_value("test")}
-    exercises = draw_exercises(BENCHMARKS[benchmark], job.get_spec_value("data_seed"), count)
-    problems = [exercise.problem for exercise in exercises["test"]]
-    with TemporaryDirectory() as scratch:
-        write_jsonl(Path(scratch, "test.jsonl"), problems)
-        digest = sha256_file(Path(scratch, "test.jsonl"))
-    if digest != job.outputs[f"{folder}/test.jsonl"]:
-        raise BadFile(
-            f"{path}: the generator of {benchmark} no longer makes the problems of this run: use "
-            "the code of the run's commit"
-        )
-    return {problem.id: re.sub(r"\d+", "0", problem.content) for problem in problems}

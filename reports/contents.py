@@ -24,7 +24,9 @@ from reports.tables import (
     arena,
     build_tables,
     claims,
+    maps,
     phases,
+    profiles,
     standings,
     studies,
     tuning,
@@ -147,6 +149,9 @@ def build_arena(data: ReportData) -> Content:
     tables += tuning.build_recorded_tables(data, len(tables) + 1)
     for field_outcomes in fields:
         tables.append(phases.build_phases_table(field_outcomes, len(tables) + 1))
+    for field_outcomes in fields:
+        tables.append(profiles.build_profile_table([field_outcomes], len(tables) + 1))
+    tables += maps.build_map_tables(data, len(tables) + 1)
     summary = (
         arena.summarize(fields, judged_claims)
         if judged_claims

@@ -18,6 +18,7 @@ from rapid.algorithms import PG
 from rapid.artifacts.files import BadFile
 from rapid.config.arena import ArenaField, Claim, EndPoint
 from reports.report_data import ReportData
+from reports.skeletons import is_generated, regenerate_skeletons
 from reports.statistics import crossed, curves, pairs, times
 from reports.statistics.decisions import compute_detectable_difference, compute_detectable_margin
 from reports.statistics.estimates import Estimate
@@ -199,6 +200,14 @@ class FieldOutcomes:
             return Estimate(None, reason=reason)
         return crossed.estimate_mean(matrix, pairs.DIFFERENCE_BOUNDS)
 
+    def estimate_pass_at(self, name: str, k: int) -> Estimate | None:
+        """Return pass@k of an algorithm; None if its runs have no scores by problem.
+
+        The record of an earlier arena has no such scores.
+        """
+        runs = self.outcomes[name].runs
+        return pairs.estimate_accuracy(runs, f"pass@{k}") if "scores" in runs else None
+
     def _select_same_hardware(self, seeds: pd.Index, ours: str, reference: str) -> pd.Index:
         """Return the seeds with which both algorithms ran on the same make of processor.
 
@@ -263,6 +272,45 @@ class FieldOutcomes:
         return [runs[runs.seed.isin(seeds)] for runs in both]
 
 
+@dataclass(frozen=True)
+class ClusteredOutcomes(FieldOutcomes):
+    """The end points of a field, with errors of accuracies clustered over skeletons.
+
+    Args:
+        unclustered: the same end points, which are computed only once.
+        skeletons: the skeleton of each problem, by id (`reports.skeletons`).
+    """
+
+    unclustered: FieldOutcomes
+    skeletons: dict[str, str]
+
+    @property
+    def outcomes(self) -> dict[str, Outcome]:
+        return self.unclustered.outcomes
+
+    def compare(self, ours: str, reference: str, end_point: EndPoint) -> Estimate:
+        estimate = super().compare(ours, reference, end_point)
+        if end_point != "accuracy" or estimate.value is None:
+            return estimate
+        matrix = self.merge_skeletons(self.subtract_accuracies(ours, reference, end_point))
+        return crossed.estimate_mean(matrix, pairs.DIFFERENCE_BOUNDS)
+
+    def estimate_pass_at(self, name: str, k: int) -> Estimate | None:
+        if super().estimate_pass_at(name, k) is None:
+            return None
+        terms = [(self.outcomes[name].runs, 1)]
+        return pairs.estimate_contrast(terms, f"pass@{k}", self.skeletons)
+
+    def merge_skeletons(self, scores: pd.DataFrame) -> np.ndarray:
+        """Return a score matrix with a column for each skeleton.
+
+        Scores with a single column, which has means over problems, are not changed.
+        """
+        if scores.shape[1] == 1:
+            return scores.to_numpy()
+        return crossed.merge_clusters(scores.to_numpy(), [self.skeletons[id] for id in scores])
+
+
 def average_problems(scores: pd.DataFrame) -> pd.DataFrame:
     """Return the mean accuracy of each seed over problems, in one column."""
     return _in_one_column(scores.mean(axis=1))
@@ -301,6 +349,21 @@ def build_record(data: ReportData) -> pd.DataFrame:
 
 
 def list_fields(data: ReportData) -> list[FieldOutcomes]:
-    """Return the end points of each field of the arena."""
+    """Return the end points of each field of the arena.
+
+    With `arena.clustered` errors of accuracies are clustered, if the problems are generated.
+    """
     arena = data.params.arena
-    return [FieldOutcomes(name, field, data) for name, field in arena.fields.items()]
+    fields = [FieldOutcomes(name, field, data) for name, field in arena.fields.items()]
+    return [
+        ClusteredOutcomes(
+            outcomes.benchmark,
+            outcomes.field,
+            data,
+            outcomes,
+            regenerate_skeletons(data, outcomes.benchmark),
+        )
+        if arena.clustered and is_generated(data, outcomes.benchmark)
+        else outcomes
+        for outcomes in fields
+    ]

@@ -130,6 +130,8 @@ def _compute_end_points_of_run(
         accuracy=statistics.fmean(scores.values()),
         accuracy_in_time=_interpolate(half_time, [(t, a) for t, a, _ in curve]),
         runtime=summary["runtime"]["total"],
+        phases=summary["runtime"],
+        hardware=summary["hardware"],
         staleness=summary.get("staleness"),
         clip_fraction=summary.get("clip_fraction"),
         final=final,

@@ -5,11 +5,10 @@
 It reads summary.json, evaluation.json and curve.jsonl in experiments/arena-raw.tar.xz, the records of
 end points and of tuning, and experiments/arena.yaml. It compares every number in arena-results.csv,
 arena-tables.txt and arena-pooled.txt, and prints those that differ. Bootstrap intervals depend on
-random numbers. They are drawn again, and may differ by the tolerances below.
+random numbers. They are drawn again, and may differ by the tolerances in recompute_standings.py.
 """
 
 import csv
-import math
 import re
 import statistics
 import sys
@@ -18,7 +17,6 @@ from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
-import numpy as np
 import yaml
 from scipy import stats
 
@@ -29,13 +27,14 @@ from tests.arena_records import (
     Comparison,
     compute_end_points,
     draw_skeletons,
-    label,
     read_blocks,
     read_end_points,
     read_runs,
     read_tables,
 )
 from tests.conftest import ROOT
+from tests.recompute_arena_runs import compare_map, compare_phases, compare_profile
+from tests.recompute_standings import compare_standings
 from tests.recompute_statistics import (
     Result,
     format_p,
@@ -47,14 +46,7 @@ from tests.recompute_statistics import (
 from tests.recompute_tuning import compare_tuning
 
 FOLDER = ROOT / "experiments"
-# Largest difference of an end of a bootstrap interval, in percentage points.
-TOLERANCES = {"Accuracy": 1.0, "P": 5.0}
 VERDICTS = ("holds", "open", "fails")
-# By key of `show_standing`: the first words of the column's title.
-COLUMNS = {
-    "Accuracy": "Accuracy", "P": "P(above", "In time": "Difference in equal", "Ratio": "Ratio",
-    "Difference": "Difference to", "clip_fraction": "Clipped", "staleness": "Staleness",
-}  # fmt: skip
 # `points` has the end points (END_POINTS) by benchmark, algorithm and seed, `field_points` those of
 # one benchmark.
 
@@ -115,34 +107,6 @@ def show_claims(rows: list[SimpleNamespace]) -> list[list[str]]:
     return cells
 
 
-def show_standing(field_points: dict, name: str) -> dict[str, str]:
-    """Return the cells of an algorithm in a benchmark's table, without bootstrap intervals."""
-    runs, pg_runs = field_points[name], field_points["pg"]
-    accuracies = [run.accuracy for run in runs.values()]
-    median = recomputed.median([run.seconds for run in runs.values()])
-    cells = {"Seconds": format_result(lambda s: "never" if math.isinf(s) else f"{s:.2f}", median)}
-    cells["Accuracy"] = format_percent(stats.trim_mean(accuracies, 0.25))
-    for metric, show in (("clip_fraction", format_percent), ("staleness", format_ratio)):
-        values = [v for run in runs.values() if (v := getattr(run, metric)) is not None]
-        cells[metric] = show(statistics.fmean(values)) if values else "N/A"
-    if name == "pg":
-        return cells
-    pg_accuracies = [run.accuracy for run in pg_runs.values()]
-    wins = statistics.fmean((a > b) + (a == b) / 2 for a in accuracies for b in pg_accuracies)
-    logs = [math.log(run.runtime / pg_runs[s].runtime) for s, run in runs.items() if s in pg_runs]
-    half_width = stats.t.isf(0.025, len(logs) - 1) * statistics.stdev(logs) / len(logs) ** 0.5
-    ends = (statistics.fmean(logs) + d for d in (0, -half_width, half_width))
-    return cells | {
-        "Ratio": format_result(format_ratio, recomputed.compare_seconds([(runs, pg_runs)])),
-        "Difference": format_result(format_points, recomputed.compare_scores(runs, pg_runs)),
-        "P": format_percent(wins),
-        "In time": format_result(
-            format_points, recomputed.compare_means([(runs, pg_runs)], "accuracy_in_time")
-        ),
-        "Runtime": format_result(format_ratio, Result(*map(math.exp, ends))),
-    }
-
-
 def compare_record(folder: Path, points: dict, arena: str = "arena") -> Iterator[Comparison]:
     """Yield a comparison for every number in arena-results.csv, or of the record of another arena."""
     names = ["runtime", "staleness", "clip_fraction", *END_POINTS]
@@ -158,77 +122,50 @@ def compare_record(folder: Path, points: dict, arena: str = "arena") -> Iterator
 
 
 def compare_tables(
-    folder: Path, points: dict, fields: dict, arena: str = "arena", highest: bool = False
+    folder: Path,
+    points: dict,
+    section: dict,
+    arena: str = "arena",
+    runs: dict | None = None,
+    skeletons: dict[str, dict] | None = None,
 ) -> Iterator[Comparison]:
     """Yield a comparison for every number in arena-tables.txt, or of the tables of another arena.
 
     Args:
-        highest: whether the arena's `rate_rule` is "highest".
+        section: the arena's section of the parameters.
+        runs: the raw record, if the arena has a map.
+        skeletons: the skeletons of each benchmark's problems, if errors are clustered over them.
     """
+    fields = section["fields"]
     tables = iter(read_tables(folder / f"{arena}-tables.txt"))
-    for benchmark, rows in judge(fields, partial(compare_latest, points)).items():
+    judged = judge(fields, partial(compare_latest, points, skeletons=skeletons))
+    for benchmark, rows in judged.items():
         yield from pair_rows(f"claims {benchmark}", next(tables), show_claims(rows))
     for benchmark, field_points in points.items():
-        printed = next(tables)
-        titles = list(dict.fromkeys(title for _, title in printed))
-        for name in field_points:
-            for key, expected in show_standing(field_points, name).items():
-                (title,) = (t for t in titles if t.startswith(COLUMNS.get(key, key)))
-                text = printed[label(name), title]
-                if key in TOLERANCES:
-                    text, _, interval = text.partition(" ")
-                    drawn = draw_interval(field_points, name, key)
-                    yield (f"{benchmark} {name} {title}", *apply_tolerance(interval, drawn, key))
-                yield f"{benchmark} {name} {title}", expected, text
-            for title in (t for t in titles if t.startswith("Pass@")):
-                k = title.removeprefix("Pass@")
-                share = statistics.fmean(run.pass_at[k] for run in field_points[name].values())
-                text, *_ = printed[label(name), title].split(" ")
-                yield f"{benchmark} {name} {title}", format_percent(share), text
-        fastest = sorted(field_points, key=partial(_rank, field_points))
-        for expected, name in zip(fastest, dict.fromkeys(name for name, _ in printed), strict=True):
-            yield f"{benchmark} order", label(expected), name
-    if not (tuning := folder / f"{arena}-tuning.csv").exists():
-        return
-    with tuning.open(newline="") as file:
-        trials = [row for row in csv.DictReader(file) if float(row["learning_rate"])]
-    for benchmark in fields:
+        field_skeletons = skeletons and skeletons[benchmark]
+        yield from compare_standings(benchmark, next(tables), field_points, field_skeletons)
+    trials = []
+    if (tuning := folder / f"{arena}-tuning.csv").exists():
+        with tuning.open(newline="") as file:
+            trials = [row for row in csv.DictReader(file) if float(row["learning_rate"])]
+    for benchmark in fields if trials else ():
         rows = [row for row in trials if row["benchmark"] == benchmark]
+        highest = section.get("rate_rule") == "highest"
         yield from compare_tuning(benchmark, next(tables), rows, highest)
+    for benchmark, field_points in points.items():
+        yield from compare_phases(benchmark, next(tables), field_points)
+    for benchmark, field_points in points.items():
+        runs_by_name = {name: [*by_seed.values()] for name, by_seed in field_points.items()}
+        yield from compare_profile(benchmark, next(tables), runs_by_name)
+    for benchmark, map_section in section.get("maps", {}).items():
+        pg_rate = fields[benchmark]["rates"]["pg"]
+        yield from compare_map(benchmark, next(tables), runs, map_section, pg_rate)
+    _check_end(tables)
 
 
-def draw_interval(field_points: dict, name: str, key: str) -> list[float]:
-    """Return a bootstrap interval of the accuracy or of P; samples have n - 1 of the n runs."""
-    rng = np.random.default_rng(1)
-    ours, reference = ([run.accuracy for run in field_points[n].values()] for n in (name, "pg"))
-    samples = [rng.choice(ours, len(ours) - 1) for _ in range(3000)]
-    if key == "P" and min(ours) > max(reference):  # nothing varies: Clopper and Pearson's interval
-        return [0.025 ** (1 / len(ours)), 1.0]
-    if key == "Accuracy":
-        replicates = [stats.trim_mean(sample, 0.25) for sample in samples]
-    else:
-        replicates = [
-            (np.searchsorted(drawn, sample) + np.searchsorted(drawn, sample, "right")).mean()
-            / (2 * len(drawn))
-            for sample in samples
-            if len(drawn := np.sort(rng.choice(reference, len(reference) - 1)))
-        ]
-    return [*np.quantile(replicates, [0.025, 0.975])]
-
-
-def apply_tolerance(printed: str, drawn: list[float], key: str) -> tuple[str, str]:
-    """Return the recomputed and the printed interval; the printed one twice if they are close."""
-    ends = [float(end) for end in re.findall(r"[\d.]+", printed)]
-    near = len(ends) == 2 and all(
-        abs(end - 100 * again) <= TOLERANCES[key] for end, again in zip(ends, drawn, strict=True)
-    )
-    return (printed if near else str(drawn)), printed
-
-
-def _rank(field_points: dict, name: str) -> tuple[float, float]:
-    runs = field_points[name].values()
-    seconds = statistics.median(run.seconds for run in runs)
-    return seconds, -statistics.fmean(run.accuracy for run in runs)
+def _check_end(tables: Iterator[Cells]) -> None:
+    """Raise AssertionError if a file has a table that was not recomputed."""
+    assert (left := next(tables, None)) is None, f"a table is not recomputed: {left}"
 
 
 def compare_latest(points: dict, benchmark: str, claim: dict, skeletons: dict | None = None):
@@ -311,15 +248,12 @@ def compare_pooled(
         cells.append([first, shown[0], chances[0], shown[1], chances[1]])
     yield from pair_rows("targets", next(tables), cells)
     for benchmark, field_points in points.items():
-        printed = next(tables)
-        for name in field_points:
-            both = [*field_points[name].values(), *earlier[benchmark][name].values()]
-            never = str(sum(math.isinf(run.seconds) for run in both))
-            yield f"{benchmark} {name} never", never, printed[label(name), "Never"]
-            for title in {title for _, title in printed} - {"Never"}:
-                limit = float(title.removesuffix("%")) / 100 - 1e-9
-                share = format_percent(statistics.fmean(run.accuracy >= limit for run in both))
-                yield f"{benchmark} {name} {title}", share, printed[label(name), title]
+        runs_by_name = {
+            name: [*by_seed.values(), *earlier[benchmark][name].values()]
+            for name, by_seed in field_points.items()
+        }
+        yield from compare_profile(benchmark, next(tables), runs_by_name)
+    _check_end(tables)
 
 
 def show_verdict(row: SimpleNamespace) -> str:
@@ -347,22 +281,31 @@ def compare_all(folder: Path = FOLDER) -> tuple[list[str], int]:
     Args:
         folder: the folder with the records and the printed tables.
     """
-    fields = yaml.safe_load((FOLDER / "arena.yaml").read_text())["arena"]["fields"]
+    section = yaml.safe_load((FOLDER / "arena.yaml").read_text())["arena"]
+    fields = section["fields"]
     runs = read_runs(folder / "arena-raw.tar.xz")
     points = {b: compute_end_points(runs, b, f, f["reach"]) for b, f in fields.items()}
     earlier = read_end_points(folder / "arena-results-earlier.csv")
-    comparisons = [*compare_record(folder, points), *compare_tables(folder, points, fields)]
+    comparisons = [*compare_record(folder, points)]
+    comparisons += compare_tables(folder, points, section, runs=runs)
     comparisons += compare_pooled(folder, runs, points, earlier, fields)
     return list_differing(comparisons), len(comparisons)
 
 
 def compare_blocks_of_seeds(arena: str, folder: Path = FOLDER) -> tuple[list[str], int]:
     """Return the same as `compare_all`, for an arena that is recorded in blocks of one seed."""
-    section = yaml.safe_load((FOLDER / f"{arena}.yaml").read_text())["arena"]
-    points = read_blocks(section["fields"], folder, arena)
-    highest = section.get("rate_rule") == "highest"
+    params = yaml.safe_load((FOLDER / f"{arena}.yaml").read_text())
+    section = params["arena"]
+    points, skeletons = read_blocks(section["fields"], folder, arena), None
+    if section.get("clustered"):
+        skeletons = {
+            b: draw_skeletons(
+                b, len(next(iter(by_name["pg"].values())).scores), params["data_seed"]
+            )
+            for b, by_name in points.items()
+        }
     comparisons = [*compare_record(folder, points, arena)]
-    comparisons += compare_tables(folder, points, section["fields"], arena, highest)
+    comparisons += compare_tables(folder, points, section, arena, skeletons=skeletons)
     return list_differing(comparisons), len(comparisons)
 
 

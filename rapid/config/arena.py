@@ -158,6 +158,11 @@ class Arena(Section):
         description="run only these algorithms; the file `record` has results of the others",
     )
     record: str = Field("", description="file with earlier results of all algorithms, by seed")
+    clustered: bool = Field(
+        False,
+        description="errors of accuracies are clustered over skeletons: generated problems that "
+        "differ only in their numbers",
+    )
     fields: dict[BenchmarkName, ArenaField] = Field(default_factory=dict)
     maps: dict[BenchmarkName, ArenaMap] = Field(default_factory=dict)
     tuning: Tuning | None = None

@@ -5,22 +5,25 @@ inference batch) is drawn at each N_step (completions per optimizer step).
 """
 
 from collections.abc import Callable
-from itertools import product
 
 import numpy as np
 import pandas as pd
 
 from rapid.algorithms import PG, RAPID
-from rapid.config.arena import ArenaMap, list_seeds
-from reports import formats, labels
+from rapid.config.arena import ArenaMap
+from reports import labels
 from reports.outcomes import METRIC, FieldOutcomes, list_fields
 from reports.plots import has_curves, style
 from reports.plots.studies import build_curves_figure
 from reports.plots.style import Figure
 from reports.report_data import ReportData
-from reports.statistics import pairs
 from reports.statistics.estimates import Estimate
-from reports.tables.standings import format_target_accuracy, rank_algorithms
+from reports.tables.maps import Change, MapCell, compute_gain, compute_saving, select_map_runs
+from reports.tables.standings import (
+    estimate_time_ratio,
+    format_target_accuracy,
+    rank_algorithms,
+)
 from reports.tables.study_runs import StudyRuns
 
 # Ratios of an algorithm's time to PG's at the edges of the panel. A ratio beyond an edge is drawn
@@ -64,7 +67,9 @@ def _build_comparison_figure(outcomes: FieldOutcomes) -> Figure:
         title=f"{outcomes.label}: time until {target} % accuracy, and accuracy",
         caption=(
             f"Left: training time until {target} % accuracy, divided by {REFERENCE}'s, paired by "
-            "seed, with 95 % confidence intervals; further left is faster. Right: accuracy after "
+            "seed, with 95 % confidence intervals; further left is faster. If the interval of "
+            "Wilcoxon's test ends at 0 or infinity, it is the median ratio with that of a sign "
+            "test. Right: accuracy after "
             f"equally many completions minus {REFERENCE}'s; the grey band is the margin of "
             "equivalence. RAPID is red. A triangle at an edge stands for a value beyond it, or for "
             "runs that never reach this accuracy. A marker is missing if fewer than two seeds can "
@@ -93,7 +98,7 @@ def _draw_comparison(outcomes: FieldOutcomes, width: float):
         color = style.RED if RAPID.matches_name(name) else style.BLUE
         if name == PG.name:
             color = style.BLACK
-        _draw_interval(left, row, outcomes.compare(name, PG.name, "seconds"), color, EDGES)
+        _draw_interval(left, row, estimate_time_ratio(outcomes, name), color, EDGES)
         _draw_interval(right, row, outcomes.compare(name, PG.name, "accuracy"), color, scale=100)
     left.set(xscale="log", xlim=EDGES, xlabel=f"time divided by {REFERENCE}'s")
     ticks = [0.125, 0.25, 0.5, 1, 2, 4, 8]
@@ -134,11 +139,9 @@ def _draw_interval(
 
 def _build_map_figure(data: ReportData) -> Figure:
     maps = data.params.arena.maps
-    runs_by_cell = {}  # by (benchmark, N_step, H)
-    for benchmark, grid in maps.items():
-        for n_step, h in product(grid.n_step, grid.H):
-            names, seeds = [grid.run_name(n_step, h)], list_seeds(grid.seeds)
-            runs_by_cell[benchmark, n_step, h] = data.select_runs(benchmark, names, seeds).frame
+    runs_by_benchmark = {
+        benchmark: select_map_runs(data, benchmark, grid) for benchmark, grid in maps.items()
+    }
     return Figure(
         title="Effect of H at each N_step",
         caption=(
@@ -147,15 +150,19 @@ def _build_map_figure(data: ReportData) -> Figure:
             "training time saved. Below: accuracy gained, in percentage points, ± half the width "
             "of the 95 % confidence interval. Means over seeds; blue favours the larger H."
         ),
-        draw=lambda width: _draw_map(maps, runs_by_cell, data.label_benchmark, width),
+        draw=lambda width: _draw_map(maps, runs_by_benchmark, data.label_benchmark, width),
         problems=[data.problems[name] for name in maps],
         missing=[
             f"{data.label_benchmark(benchmark)}, N_step = {n_step}, H = {h}: no runs"
-            for (benchmark, n_step, h), runs in runs_by_cell.items()
+            for benchmark, runs_by_cell in runs_by_benchmark.items()
+            for (n_step, h), runs in runs_by_cell.items()
             if runs.dropna(subset=["runtime", METRIC]).empty
         ],
         sources=[
-            f"{folder}/summary.json" for runs in runs_by_cell.values() for folder in runs.folder
+            f"{folder}/summary.json"
+            for runs_by_cell in runs_by_benchmark.values()
+            for runs in runs_by_cell.values()
+            for folder in runs.folder
         ],
         wide=len(maps) > 1,
     )
@@ -163,20 +170,20 @@ def _build_map_figure(data: ReportData) -> Figure:
 
 def _draw_map(
     maps: dict[str, ArenaMap],
-    runs_by_cell: dict[tuple[str, int, int], pd.DataFrame],
+    runs_by_benchmark: dict[str, dict[MapCell, pd.DataFrame]],
     label_benchmark: Callable[[str], str],
     width: float,
 ):
     canvas, (above, below) = style.create_canvas(width, 4.2, rows=2, columns=len(maps))
     for column, (benchmark, grid) in enumerate(maps.items()):
+        runs_by_cell = runs_by_benchmark[benchmark]
         for axes, compute_change, limit in (
-            (above[column], _compute_saving, 0.8), (below[column], _compute_gain, 0.1),
+            (above[column], compute_saving, 0.8), (below[column], compute_gain, 0.1),
         ):  # fmt: skip
-            changes = {}
-            for n_step, h in product(grid.n_step, grid.H):
-                runs = runs_by_cell[benchmark, n_step, h]
-                reference = runs_by_cell[benchmark, n_step, grid.H[0]]
-                changes[n_step, h] = compute_change(runs, reference)
+            changes = {
+                (n_step, h): compute_change(runs, runs_by_cell[n_step, grid.H[0]])
+                for (n_step, h), runs in runs_by_cell.items()
+            }
             _draw_heat_map(axes, grid, changes, limit)
         style.set_title(above[column], label_benchmark(benchmark))
         below[column].set_xlabel("H")
@@ -185,28 +192,20 @@ def _draw_map(
     return canvas
 
 
-def _compute_saving(runs: pd.DataFrame, reference: pd.DataFrame) -> tuple[float, str] | None:
-    """Return the share of time that runs save, also as text; None if no seed is in both."""
-    ratio = pairs.estimate_ratio(runs, reference, "runtime")
-    return ratio and (1 - ratio.value, f"{1 - ratio.value:.0%}")
+def _draw_heat_map(
+    axes, grid: ArenaMap, changes: dict[MapCell, Change | None], limit: float
+) -> None:
+    """Draw the change at each (N_step, H); colours do not change beyond the limit.
 
-
-def _compute_gain(runs: pd.DataFrame, reference: pd.DataFrame) -> tuple[float, str] | None:
-    """Return the accuracy that runs gain, also as text; None if no seed is in both."""
-    gain = pairs.estimate_difference(runs, reference, METRIC)
-    if gain is None:
-        return None
-    half_width = 100 * (gain.high - gain.low) / 2 if gain.low is not None else np.nan
-    return gain.value, f"{formats.points(gain.value)}\n± {half_width:.1f}"
-
-
-def _draw_heat_map(axes, grid: ArenaMap, changes: dict, limit: float) -> None:
-    """Draw the value and text of each (N_step, H); colours do not change beyond the limit."""
-    values = [[(changes[n, h] or (np.nan, ""))[0] for h in grid.H] for n in grid.n_step]
+    The first H, with which the others are compared, has no interval.
+    """
+    values = [[(changes[n, h] or (np.nan,))[0] for h in grid.H] for n in grid.n_step]
     axes.imshow(values, cmap="RdBu", vmin=-limit, vmax=limit, aspect="auto")
     for row, n_step in enumerate(grid.n_step):
         for column, h in enumerate(grid.H):
-            value, text = changes[n_step, h] or (0, "\N{EM DASH}")
+            value, text, half_width = changes[n_step, h] or (0, "\N{EM DASH}", "")
+            if half_width and column:
+                text += f"\n± {half_width}"
             color = "white" if abs(value) > 0.7 * limit else "black"
             axes.text(
                 column, row, text, ha="center", va="center", color=color,

@@ -18,7 +18,7 @@ class Estimate:
     Args:
         low, high: ends of the interval.
         sample: what the value was computed from, in words: "n = 3 runs".
-        reason: why there is no value.
+        reason: why there is no value, or why it is computed in another way than usual.
         error: standard error, on the scale on which Student's t is computed.
         df: degrees of freedom of t.
         p_at: returns the two-sided p of the hypothesis that the true value equals the argument,

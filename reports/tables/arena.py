@@ -29,7 +29,7 @@ from reports.tables.claims import (
 )
 from reports.tables.layout import build_table, single_group
 from reports.tables.notes import render_notes
-from reports.tables.standings import describe_rank, rank_algorithms
+from reports.tables.standings import collect_cluster_facts, describe_rank, rank_algorithms
 from reports.tables.table import MISSING, NOT_APPLICABLE, Cell, Table, build_estimate_cell
 
 # End point of a claim -> the format of its comparison.
@@ -138,6 +138,7 @@ def build_claims_tables(
         "Verdict": lambda judged_claim: Cell(judged_claim.decision),
     }
     by_benchmark = group_by_benchmark(judged_claims)
+    facts = collect_cluster_facts([rows[0].field for rows in by_benchmark.values()]) | facts
     return [
         build_table(
             name,

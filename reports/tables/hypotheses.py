@@ -15,10 +15,10 @@ from rapid.artifacts.metrics import EVALUATION_METRICS
 from rapid.config.params import Params
 from rapid.config.studies import Hypothesis
 from reports import formats
-from reports.analyses import regenerate_skeletons
 from reports.collect import get_result_path
 from reports.formats import Format
 from reports.report_data import ReportData
+from reports.skeletons import is_generated, regenerate_skeletons
 from reports.statistics import pairs
 from reports.statistics.decisions import compute_detectable_difference
 from reports.statistics.estimates import CONFIDENCE_LEVEL, Estimate
@@ -152,9 +152,3 @@ def judge_hypotheses(data: ReportData, studies: Sequence[StudyRuns]) -> list[Hyp
 def count_tests(params: Params) -> int:
     """Return the number of tests of all hypotheses: one for each study that a hypothesis names."""
     return sum(len(hypothesis.studies) for hypothesis in params.studies.hypotheses.values())
-
-
-def is_generated(data: ReportData, benchmark: str) -> bool:
-    """Return whether problems are generated, and prepared; only then do they have clusters."""
-    source = data.problems[benchmark]
-    return source.kind == "made" and source.prepared is not None

@@ -4,15 +4,12 @@
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import chain
 
-import numpy as np
-
-from reports import formats, labels
+from reports import formats
 from reports.analyses import FieldAnalyses
-from reports.outcomes import METRIC, FieldOutcomes, compute_mean_accuracies
-from reports.statistics import curves
+from reports.outcomes import METRIC, FieldOutcomes
 from reports.tables.arena import (
     JudgedClaim,
     build_claim_estimate_cell,
@@ -22,7 +19,8 @@ from reports.tables.arena import (
 )
 from reports.tables.claims import FAILS, HOLDS, OPEN, UNTESTED
 from reports.tables.layout import build_table, single_group
-from reports.tables.standings import count_runs, rank_algorithms
+from reports.tables.profiles import build_profile_table
+from reports.tables.standings import collect_cluster_facts
 from reports.tables.table import MISSING, Cell, Table
 
 # Titles of the analyses. Their attributes in `FieldAnalyses` have the same names: other_target, ...
@@ -44,13 +42,9 @@ def build_tables(fields: list[FieldAnalyses]) -> list[Table]:
         )
         for title in ANALYSES
     }
-    clusters = [
-        f"{len(set(field.clustered.skeletons.values()))} skeletons of "
-        f"{len(field.clustered.skeletons)} problems on {field.latest.label}"
-        for field in fields
-    ]
     pooled = list(chain.from_iterable(judged_claims["Pooled"].values()))
-    tables = build_claims_tables(data, pooled, "pooled-claims", clusters=clusters)
+    cluster_facts = collect_cluster_facts([field.clustered for field in fields])
+    tables = build_claims_tables(data, pooled, "pooled-claims", **cluster_facts)
     # The table of target accuracies follows two tables for each field, and the table of counts.
     target_number = len(tables) + 2 * len(fields) + 2
     for name, build_cell in (
@@ -80,7 +74,7 @@ def build_tables(fields: list[FieldAnalyses]) -> list[Table]:
     tables.append(_build_counts_table(judged_claims, fields, len(tables) + 1))
     tables.append(_build_target_table(fields, len(tables) + 1))
     for field in fields:
-        tables.append(_build_profile_table(field, len(tables) + 1))
+        tables.append(build_profile_table([field.earlier, field.latest], len(tables) + 1))
     return tables
 
 
@@ -143,35 +137,3 @@ def _build_target_table(fields: list[FieldAnalyses], number: int) -> Table:
         evaluations=evaluations,
         evaluations_per_run=sorted({outcomes.field.snapshots + 1 for outcomes in latest}),
     )
-
-
-def _build_profile_table(field: FieldAnalyses, number: int) -> Table:
-    """Return the table of the share of an algorithm's trainings that reach a level of accuracy."""
-    accuracies, never = {}, {}
-    for name in rank_algorithms(field.latest):
-        outcomes = [analysis.outcomes[name] for analysis in (field.earlier, field.latest)]
-        accuracies[name] = np.concatenate([*map(compute_mean_accuracies, outcomes)])
-        never[name] = sum(int(np.isinf(outcome.seconds).sum()) for outcome in outcomes)
-    columns = {"Never": lambda name: Cell(str(never[name]))} | {
-        formats.percent(level): lambda name, level=level: Cell(
-            formats.percent((accuracies[name] >= level - curves.ROUNDING).mean())
-        )
-        for level in _find_informative_levels(np.concatenate([*accuracies.values()]))
-    }
-    return build_table(
-        "profile",
-        field.latest.data,
-        [[(labels.algorithm(name), name) for name in accuracies]],
-        single_group(columns),
-        [field.latest.benchmark],
-        number,
-        **count_runs({name: len(values) for name, values in accuracies.items()}),
-    )
-
-
-def _find_informative_levels(accuracies: np.ndarray) -> Iterator[float]:
-    """Yield multiples of LEVEL_SPACING that more than 2 % but less than 98 % of trainings reach."""
-    for number in range(1, round(1 / curves.LEVEL_SPACING)):
-        level = number * curves.LEVEL_SPACING
-        if 0.02 < (accuracies >= level - curves.ROUNDING).mean() < 0.98:
-            yield level

@@ -7,7 +7,7 @@
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -17,7 +17,7 @@ from rapid.algorithms import PG
 from rapid.config.arena import EndPoint
 from reports import formats, labels
 from reports.formats import Format
-from reports.outcomes import METRIC, FieldOutcomes, compute_mean_accuracies
+from reports.outcomes import METRIC, ClusteredOutcomes, FieldOutcomes, compute_mean_accuracies
 from reports.statistics import pairs, resampled, times
 from reports.statistics.estimates import Estimate
 from reports.tables.layout import build_table, single_group
@@ -25,6 +25,10 @@ from reports.tables.notes import collect_run_facts, render_notes
 from reports.tables.table import MISSING, NOT_APPLICABLE, Cell, Table, build_estimate_cell
 
 REFERENCE = labels.algorithm(PG.name)
+CENSORED = (
+    "the interval of Wilcoxon's test ends at 0 or infinity, because some runs never reach the "
+    "accuracy: this is the median ratio, with the interval of a sign test"
+)
 
 
 # Ranks --------------------------------------------------------------------------------------------
@@ -33,7 +37,7 @@ REFERENCE = labels.algorithm(PG.name)
 def describe_rank(outcomes: FieldOutcomes, name: str) -> str:
     """Return a sentence on the rank of an algorithm in a field."""
     names = rank_algorithms(outcomes)
-    ratio = outcomes.compare(name, PG.name, "seconds").value if name != PG.name else None
+    ratio = estimate_time_ratio(outcomes, name).value if name != PG.name else None
     facts = {
         "benchmark": outcomes.label,
         "algorithm": labels.algorithm(name),
@@ -54,6 +58,19 @@ def describe_new_ranks(fields: Sequence[FieldOutcomes]) -> str:
         for name in outcomes.data.params.arena.only
         if name != PG.name and name in outcomes.field.rates
     )
+
+
+def estimate_time_ratio(outcomes: FieldOutcomes, name: str) -> Estimate:
+    """Return the ratio of an algorithm's time until the target accuracy to PG's, paired by seed.
+
+    Where the interval of Wilcoxon's test ends at 0 or infinity, it is the median ratio, with the
+    interval of a sign test and with a reason.
+    """
+    ratio = outcomes.compare(name, PG.name, "seconds")
+    if ratio.low is None or (ratio.low > 0 and ratio.high < math.inf):
+        return ratio
+    median = times.median_ratio(*outcomes.pair_seconds(name, PG.name))
+    return replace(median, reason=CENSORED)
 
 
 def rank_algorithms(outcomes: FieldOutcomes) -> list[str]:
@@ -104,7 +121,8 @@ class StandingColumn:
         estimate = self.estimate(outcomes, name)
         if estimate is None and not self.is_comparison:
             return Cell(NOT_APPLICABLE)
-        return build_estimate_cell(self.show, estimate, "no seed has runs of both")
+        reason = estimate.reason if estimate else ""
+        return build_estimate_cell(self.show, estimate, "no seed has runs of both", reason=reason)
 
 
 def _compare_by(end_point: EndPoint) -> EstimateFunction:
@@ -152,7 +170,7 @@ STANDINGS = [
     StandingColumn(
         "Seconds to {target}%", _format_seconds, _estimate_median_seconds, is_comparison=False
     ),
-    StandingColumn(f"Ratio to {REFERENCE}", formats.ratio, _compare_by("seconds")),
+    StandingColumn(f"Ratio to {REFERENCE}", formats.ratio, estimate_time_ratio),
     StandingColumn("Accuracy", formats.percent, _estimate_accuracy, is_comparison=False),
     StandingColumn(f"Difference to {REFERENCE}", formats.points, _compare_by("accuracy")),
     StandingColumn(f"P(above {REFERENCE})", formats.percent, _estimate_probability_of_improvement),
@@ -167,8 +185,7 @@ def _build_pass_at_column(k: int) -> StandingColumn:
     """Return the column of pass@k, which the record of an earlier arena does not have."""
 
     def estimate(outcomes: FieldOutcomes, name: str) -> Estimate | None:
-        runs = outcomes.outcomes[name].runs
-        return pairs.estimate_accuracy(runs, f"pass@{k}") if "scores" in runs else None
+        return outcomes.estimate_pass_at(name, k)
 
     return StandingColumn(f"Pass@{k}", formats.percent, estimate, is_comparison=False)
 
@@ -196,8 +213,29 @@ def build_standings_table(outcomes: FieldOutcomes, number: int) -> Table:
         number=number,
         target=_describe_target(outcomes),
         **count_runs({name: len(outcome.seconds) for name, outcome in outcomes.outcomes.items()}),
+        **collect_cluster_facts([outcomes]),
         **collect_run_facts(outcomes.select_runs(outcomes.field.run_name(PG.name))),
     )
+
+
+def collect_cluster_facts(fields: Sequence[FieldOutcomes]) -> dict[str, list[str]]:
+    """Return the skeletons on each benchmark with clustered errors, for a note.
+
+    `published` has the benchmarks without skeletons, although the parameters ask for clusters.
+    """
+    clustered = [outcomes for outcomes in fields if isinstance(outcomes, ClusteredOutcomes)]
+    published = [
+        outcomes.label
+        for outcomes in fields
+        if outcomes.data.params.arena.clustered
+        and outcomes.data.problems[outcomes.benchmark].kind != "made"
+    ]
+    clusters = [
+        f"{len(set(outcomes.skeletons.values()))} skeletons of {len(outcomes.skeletons)} problems "
+        f"on {outcomes.label}"
+        for outcomes in clustered
+    ]
+    return {"clusters": clusters, "published": published}
 
 
 def format_target_accuracy(outcomes: FieldOutcomes) -> str:

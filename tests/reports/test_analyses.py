@@ -1,6 +1,5 @@
 """Analyses of two runs of an arena, from end points that are known."""
 
-import json
 import math
 
 import numpy as np
@@ -9,12 +8,9 @@ import pytest
 
 from rapid.artifacts.files import BadFile
 from rapid.config.arena import Arena, ArenaField
-from rapid.config.jobs import build_plan
-from rapid.config.specs import PrepareSpec
-from rapid.stages.prepare import prepare
 from reports import analyses
-from reports.analyses import ClusteredOutcomes, EarlierOutcomes, PooledOutcomes
-from reports.outcomes import FieldOutcomes, Outcome
+from reports.analyses import EarlierOutcomes, PooledOutcomes
+from reports.outcomes import ClusteredOutcomes, FieldOutcomes, Outcome
 from reports.report_data import ReportData
 from reports.statistics import crossed, times
 
@@ -108,30 +104,3 @@ def test_record_with_another_computed_target_is_refused(params, runs, tmp_path, 
         analyses.read_field_analyses(
             ReportData(params, pd.DataFrame(), runs.root), tmp_path / "earlier.csv"
         )
-
-
-def test_skeletons_belong_to_the_problems_of_the_run(params, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    folder = build_plan(params).get_folder("data/math")
-    spec = PrepareSpec(
-        benchmark="math", source="embedded", data_seed=3, train=4, test=40, reserved=0,
-        demonstrations=4,
-    )  # fmt: skip
-    prepare(spec, tmp_path / folder)
-    manifest = tmp_path / folder / "manifest.json"
-    document = json.loads(manifest.read_text())
-    document["outputs"] = {
-        f"{folder}/{path.rpartition('/')[2]}": digest
-        for path, digest in document["outputs"].items()
-    }
-    manifest.write_text(json.dumps(document))
-    data = ReportData(params, pd.DataFrame(), tmp_path)
-    skeletons = analyses.regenerate_skeletons(data, "math")
-    assert len(skeletons) == 40 > len(set(skeletons.values()))
-    assert not any(set("123456789") & {*text} for text in skeletons.values())
-    document["outputs"][f"{folder}/test.jsonl"] = "0" * 64
-    manifest.write_text(json.dumps(document))
-    with pytest.raises(
-        BadFile, match=r"the generator of .* no longer makes the problems of this run"
-    ):
-        analyses.regenerate_skeletons(data, "math")

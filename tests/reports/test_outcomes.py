@@ -6,9 +6,10 @@ from dataclasses import replace
 import pytest
 
 from rapid.artifacts.evaluations import CurvePoint
+from rapid.benchmarks.problem_source import build_declared_source
 from rapid.config.params import load
 from rapid.config.specs import BASE, list_arena_runs
-from reports import contents
+from reports import contents, outcomes
 from reports.outcomes import (
     NO_EFFECT,
     FieldOutcomes,
@@ -141,3 +142,44 @@ def test_record_has_a_row_for_each_run_with_a_curve(data):
     assert list(doubled_times.seconds) == pytest.approx([60, 56])
     assert list(doubled_times.runs.runtime) == [80, 80]
     assert list(doubled_times.accuracy_in_time["mean"]) == pytest.approx([0.5, 0.55])
+
+
+@pytest.fixture
+def clustered_data(data, monkeypatch):
+    """Ask for errors clustered over two skeletons of five problems each."""
+    skeletons = {f"p{number}": "ab"[number % 2] for number in range(10)}
+    monkeypatch.setattr(outcomes, "is_generated", lambda data, benchmark: True)
+    monkeypatch.setattr(outcomes, "regenerate_skeletons", lambda data, benchmark: skeletons)
+    arena = data.params.arena.model_copy(update={"clustered": True})
+    return replace(data, params=data.params.model_copy(update={"arena": arena}))
+
+
+def test_errors_of_accuracies_are_clustered_on_request(data, clustered_data):
+    (plain,), (clustered,) = list_fields(data), list_fields(clustered_data)
+    pair = ("grpo", "pg", "accuracy")
+    assert plain.compare(*pair).sample == "n = 2 seeds and 10 problems"
+    assert clustered.compare(*pair).sample == "n = 2 seeds and 2 problems"
+    assert clustered.compare(*pair).value == pytest.approx(plain.compare(*pair).value)
+    assert plain.estimate_pass_at("pg", 8).sample == "n = 2 seeds and 10 problems"
+    assert clustered.estimate_pass_at("pg", 8).sample == "n = 2 seeds and 2 problems"
+    for by in ("seconds", "accuracy_in_time"):
+        assert clustered.compare("dapo", "pg", by).sample == plain.compare("dapo", "pg", by).sample
+    assert build_record(clustered_data).equals(build_record(data))
+
+
+def test_tables_say_over_what_errors_are_clustered(data, clustered_data):
+    note = "(2 skeletons of 10 problems on MATH (made))"
+    for report_data, is_clustered in ((data, False), (clustered_data, True)):
+        claims, field, *_ = contents.build_arena(report_data).results
+        assert [note in " ".join(table.notes) for table in (claims, field)] == [is_clustered] * 2
+
+
+def test_published_problems_are_not_clustered(data, clustered_data, monkeypatch):
+    monkeypatch.setattr(outcomes, "is_generated", lambda data, benchmark: False)
+    source = build_declared_source("math", "hub")
+    vars(clustered_data)["problems"] = clustered_data.problems | {"math": source}
+    (field,) = list_fields(clustered_data)
+    assert field.compare("grpo", "pg", "accuracy").sample == "n = 2 seeds and 10 problems"
+    claims, *_ = contents.build_arena(clustered_data).results
+    note = "Problems of MATH (hub) are not clustered, because they are not generated."
+    assert note in claims.notes

@@ -43,6 +43,7 @@ KNOWN_RESULTS = {
     "rapid-H4": (10, 0, 1),
 }  # fmt: skip
 RATES = dict.fromkeys(KNOWN_RESULTS, 1e-4)
+SEED_NOISE = [-1, 0, 1, -1, 2, -2, 1, 0, -1]  # by seed, the same for all algorithms
 
 
 @pytest.fixture
@@ -57,24 +58,28 @@ def params(values):
 
 @pytest.fixture
 def complete(params, runs):
-    """Files of all runs; a snapshot solves half of the problems after the known seconds."""
-    seed_noise = [-1, 0, 1, -1, 2, -2, 1, 0, -1]  # the same for all algorithms
+    """Files of all runs."""
     for seed in SEEDS:
         runs.write_scores(make_run(BASE, seed), [0] * 100)
     for run in list_arena_runs(params):
-        algorithm = run.algorithm.split(",")[0]
-        seconds, extra_solved, completions_factor = KNOWN_RESULTS.get(algorithm, (10, 0, 1))
-        noise = (run.seed + (algorithm == "rapid-H4")) % 2  # of this algorithm
-        noise = 2 * seed_noise[-run.seed] if algorithm == "pg-H4" else noise
-        solved = 70 + extra_solved + seed_noise[run.seed] + noise
-        spread = seed_noise[run.seed] / 10 if algorithm == "pg-H4" else run.seed / 100
-        half_time = seconds * (1 + spread)
-        runs.write_scores(run, [8] * solved + [0] * (100 - solved))
-        weights = {"clip_fraction": 0.05, "staleness": 0.02} if algorithm == "rapid-H4" else {}
-        counts = {"completions": 64 * completions_factor, "optimizer_steps": 16}
-        runs.write_summary(run, seconds=2 * half_time, **counts, **weights)
-        runs.write_curve(run, CurvePoint(step=8, seconds=half_time, pass_at={1: 0.5}))
+        write_known_result(runs, run)
     return runs
+
+
+def write_known_result(runs, run):
+    """Write the files of a run; a snapshot solves half of the problems after the known seconds."""
+    algorithm = run.algorithm.split(",")[0]
+    seconds, extra_solved, completions_factor = KNOWN_RESULTS.get(algorithm, (10, 0, 1))
+    noise = (run.seed + (algorithm == "rapid-H4")) % 2  # of this algorithm
+    noise = 2 * SEED_NOISE[-run.seed] if algorithm == "pg-H4" else noise
+    solved = 70 + extra_solved + SEED_NOISE[run.seed] + noise
+    spread = SEED_NOISE[run.seed] / 10 if algorithm == "pg-H4" else run.seed / 100
+    half_time = seconds * (1 + spread)
+    runs.write_scores(run, [8] * solved + [0] * (100 - solved))
+    weights = {"clip_fraction": 0.05, "staleness": 0.02} if algorithm == "rapid-H4" else {}
+    counts = {"completions": 64 * completions_factor, "optimizer_steps": 16}
+    runs.write_summary(run, seconds=2 * half_time, **counts, **weights)
+    runs.write_curve(run, CurvePoint(step=8, seconds=half_time, pass_at={1: 0.5}))
 
 
 def read_measured(params, runs) -> ReportData:
@@ -320,11 +325,13 @@ def test_report_of_maps_alone_has_the_files_that_the_workflow_expects(params, ru
     assert {name.rpartition("/")[2] for name in inputs} == names
 
 
-def compare_with_record(params, complete, rows):
-    """Return parameters that run RAPID and PG, and compare them with these recorded rows."""
+def compare_with_record(params, complete, rows, name="rapid-H4"):
+    """Return parameters that run an algorithm and PG, and compare them with recorded rows."""
     rows.to_csv(complete.root / "record.csv", index=False)
-    changes = {"only": ["pg", "rapid-H4"], "record": "record.csv"}
-    return params.model_copy(update={"arena": params.arena.model_copy(update=changes)})
+    values = params.model_dump(mode="json")
+    values["arena"] |= {"only": ["pg", name], "record": "record.csv"}
+    values["arena"]["fields"]["math"]["rates"] |= {name: 1e-4}
+    return load(values)
 
 
 def test_new_runs_are_ranked_among_recorded_ones(params, complete):
@@ -356,6 +363,18 @@ def test_new_runs_are_ranked_among_recorded_ones(params, complete):
     new_params = compare_with_record(params, complete, rows[rows.algorithm != "pg"])
     with pytest.raises(BadFile, match="no runs of pg on math"):
         list_fields(read_measured(new_params, complete))[0].compare("rapid-H4", "pg", "seconds")
+
+
+def test_an_algorithm_without_recorded_runs_is_ranked_too(params, complete):
+    """`make arena ALGORITHM=oapl-H8` adds a learning rate to the field; no run is recorded."""
+    rows = build_record(read_measured(params, complete))
+    new_params = compare_with_record(params, complete, rows, "oapl-H8")
+    for run in list_arena_runs(new_params):
+        if run.algorithm.startswith("oapl-H8,"):
+            write_known_result(complete, run)
+    (outcomes,) = list_fields(read_measured(new_params, complete))
+    assert outcomes.compare("oapl-H8", "pg", "seconds").value == pytest.approx(0.5)
+    assert standings.rank_algorithms(outcomes).index("oapl-H8") < len(RATES) - 1
 
 
 @pytest.mark.parametrize("column", ["run", "reach"])
