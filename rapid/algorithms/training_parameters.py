@@ -36,7 +36,7 @@ Reuse = Annotated[
         "are run in order, and this is repeated: H * reuse optimizer steps.",
     ),
 ]
-# Largest number of completions in a forward and backward pass. "auto" finds it by trial passes.
+# Size of a forward and backward pass, in completions. "auto" finds it by trial passes.
 MicroBatch = Annotated[PositiveInt | Literal["auto"], BeforeValidator(_validate_count_or_auto)]
 Precision = Annotated[
     Literal["float32", "bfloat16"], Field(description="The precision of weights in computation.")
@@ -64,8 +64,9 @@ class TrainingParameters(Parameters):
     # `exclude_if`: a parameter at its default is not written to a run's spec (rapid.config.specs).
     reuse: Reuse = Field(1, exclude_if=partial(eq, 1))
     micro_batch: MicroBatch = Field(
-        description="Largest number of completions in a forward and backward pass. A pass has "
-        "whole groups, or a part of one group if the group is larger than this number. "
+        description="Size of a forward and backward pass, as a number of completions of the "
+        "greatest length in the inference batch. A pass may have more completions if they are "
+        "shorter. It has whole groups, or a part of one group that is larger than a pass. "
         '"auto" is as many as fit in memory.'
     )
     temperature: PositiveFloat = Field(description="The temperature of sampling.")

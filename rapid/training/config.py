@@ -110,7 +110,8 @@ class RapidConfig(GRPOConfig):
         TrainingParameters,
         "micro_batch",
         None,
-        note="None is per_device_train_batch_size if that is set, else 8.",
+        note="With pack=False it is the largest number of completions in a pass. None is "
+        "per_device_train_batch_size if that is set, else 8.",
     )
     dynamic_sampling_rounds: int = define_field(
         1,
@@ -219,13 +220,13 @@ class RapidConfig(GRPOConfig):
         None,
         "Disable dropout, also LoRA's. With dropout, log pi and log mu come from "
         "different networks, so that importance weights are noisy. None is True, except with "
-        "trl and H = 1.",
+        "trl, H = 1 and use_rollout_logps=False.",
     )
     vllm_importance_sampling_correction: bool = define_field(
         None,
         "Whether TRL corrects the loss for the difference between vLLM's and the policy's "
-        "log-probs. None is True with trl, else False, because importance weights would be applied "
-        "twice.",
+        "log-probs. None is True with trl and use_rollout_logps=False, else False, because "
+        "importance weights would be applied twice.",
     )
     per_device_train_batch_size: int = define_field(
         None,
@@ -310,6 +311,11 @@ class RapidConfig(GRPOConfig):
     def steps_per_batch(self) -> int:
         """The optimizer steps on an inference batch: H * reuse."""
         return self.H * self.reuse
+
+    @property
+    def is_off_policy(self) -> bool:
+        """Return whether weights may differ from 1: in later steps, or by use_rollout_logps."""
+        return self.steps_per_batch > 1 or self.use_rollout_logps
 
     @property
     def uses_trl_loss(self) -> bool:

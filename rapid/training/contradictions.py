@@ -86,18 +86,8 @@ def find_contradictions(config, processes: int) -> Iterator[str]:
                 f"baselines and vLLM need whole groups: set it to a multiple of {group_size}"
                 + (", directly or by TRL's batch sizes" if name == "n_step" else "")
             )
-    if config.steps_per_batch > 1:
-        yield from _find_distribution_changes(config)
-    if (
-        config.steps_per_batch > 1
-        and config.mask_truncated_completions
-        and config.algorithm.has_weighted_baseline
-    ):
-        yield (
-            "mask_truncated_completions=True: masked completions have no importance "
-            f"weight, but the baseline of objective='{config.objective}' multiplies every reward "
-            f"by a weight; leave it unset, or set {_describe_single_step(config)}"
-        )
+    if config.is_off_policy:
+        yield from _find_off_policy_errors(config)
     # A loss function with the argument `limit` divides by max_completion_length.
     loss = getattr(config.algorithm, "loss_function", None)
     if loss and config.max_completion_length is None and "limit" in signature(loss).parameters:
@@ -140,24 +130,39 @@ def _describe_invalid_values(error: ValidationError) -> Iterator[str]:
         yield f"{key}={details['input']!r}: {message}" if key else message
 
 
-def _find_distribution_changes(config) -> Iterator[str]:
-    """Yield a message for each setting that rules out several optimizer steps on a batch.
+def _find_off_policy_errors(config) -> Iterator[str]:
+    """Yield a message for each setting that rules out importance weights other than 1.
 
     With several optimizer steps on an inference batch, the importance weights pi / mu assume that
     the behaviour policy mu, which sampled the completions, is an earlier state of the policy pi.
+    With use_rollout_logps, mu may be any policy, and the log-probs of its samples are given.
     """
     single_step = _describe_single_step(config)
+    on_policy = single_step + " and use_rollout_logps=False" * config.use_rollout_logps
     if not config.disable_dropout:
         yield (
             "disable_dropout=False: with dropout, log pi and log mu would come from "
-            f"different networks; set disable_dropout=True, or {single_step}"
+            f"different networks; set disable_dropout=True, or {on_policy}"
         )
     if config.neftune_noise_alpha:
         yield (
             f"neftune_noise_alpha={config.neftune_noise_alpha}: log pi would have noise "
-            f"that log mu does not have; leave it unset, or set {single_step}"
+            f"that log mu does not have; leave it unset, or set {on_policy}"
         )
-    if changed := find_sampling_changes(config):
+    if config.mask_truncated_completions and config.algorithm.has_weighted_baseline:
+        yield (
+            "mask_truncated_completions=True: masked completions have no importance "
+            f"weight, but the baseline of objective='{config.objective}' multiplies every reward "
+            f"by a weight; leave it unset, or set {on_policy}"
+        )
+    if config.use_rollout_logps and config.use_vllm and config.vllm_importance_sampling_correction:
+        yield (
+            "vllm_importance_sampling_correction=True: the log-probs of use_rollout_logps=True "
+            "contain the difference between vLLM and the policy already, so that it would be "
+            "weighted twice; leave vllm_importance_sampling_correction unset, or set "
+            "use_rollout_logps=False"
+        )
+    if config.steps_per_batch > 1 and (changed := find_sampling_changes(config)):
         yield (
             "importance weights need samples of the policy itself, but these settings change what "
             f"is sampled: {', '.join(changed)}; leave them unset, also in generation_kwargs, or "

@@ -67,11 +67,11 @@ class Notices(TrainerCallback):
         self._config, self._is_main = config, is_main
         # Keys of NOTICES that were logged, and "messages" after the first `check_messages`.
         self._topics: set[str] = set()
-        # Since the last inference batch with different rewards in any group: the number of batches
-        # and of their groups, and the smallest and the largest reward of each batch.
+        # Since the last inference batch in which any group had rewards to learn from: the number of
+        # batches and of their groups, and the smallest and the largest reward of each batch.
         self._batches = self._groups = 0
         self._rewards: set[float] = set()
-        self._has_learned = False  # whether any group has had different rewards
+        self._has_learned = False  # whether any group has had rewards to learn from
         self._first_step = 0  # the step from which the run was resumed
 
     def _warn(self, topic: str, step: int, **values: object) -> None:
@@ -118,9 +118,15 @@ class Notices(TrainerCallback):
             self._warn("graded", step, count=count, effect=effect, sample=sample)
 
     def check_rewards(self, step: int, batch: Batch, group_size: int) -> None:
-        """Warn if no group of the last inference batches has different rewards."""
-        rewards = batch["rewards"][batch["graded"]]
-        if active_groups("unequal", rewards, group_size).any():
+        """Warn if no group of the last inference batches has different rewards.
+
+        If the algorithm also learns from equal rewards other than 0, warn if all rewards are 0.
+        """
+        rewards, config = batch["rewards"][batch["graded"]], self._config
+        kind = config.algorithm.get_gradient_group_kind(
+            config.settings, on_policy=not config.use_rollout_logps
+        )
+        if active_groups(kind if kind == "rewarded" else "unequal", rewards, group_size).any():
             self._batches = self._groups = 0
             self._rewards, self._has_learned = set(), True
         elif len(rewards):

@@ -94,7 +94,11 @@ class SamplerCheck:
             return
         index = select_evenly(len(sampled), trainer.args.micro_batch_size).to(sampled.device)
         micro_batch = batches.select_rows({name: batch[name] for name in FORWARD_COLUMNS}, index)
-        mask = batches.loss_mask(batch)[index]
+        mask = batches.loss_mask(batch)
+        if "tool_mask" in batch and not trainer.use_vllm:
+            # Sampling recorded log pi of the first turn only, which ends at the first 0.
+            mask = mask * batch["tool_mask"].cumprod(1)
+        mask = mask[index]
         trainer.model.eval()
         with torch.no_grad(), trainer.accelerator.autocast():
             # The simplest computation: each prompt is computed with its completion.

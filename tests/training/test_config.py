@@ -21,6 +21,7 @@ SAME_DISTRIBUTION = {"top_k": 0, "temperature": 0.7, "do_sample": True, "num_bea
 SAME_DISTRIBUTION |= {"max_new_tokens": 4}
 COMMON = {"output_dir": "unused", "use_cpu": True, "bf16": False, "report_to": []}
 VALID = COMMON | {"H": 2, "n_step": 8, "num_generations": 4, "micro_batch_size": 4}
+LOGGED = {"H": 1, "use_rollout_logps": True}  # log mu is given, and need not be log pi
 
 
 @pytest.mark.parametrize(
@@ -120,6 +121,17 @@ VALID = COMMON | {"H": 2, "n_step": 8, "num_generations": 4, "micro_batch_size":
         ({"disable_dropout": False}, "set disable_dropout=True, or H=1"),
         ({"neftune_noise_alpha": 5.0}, "neftune_noise_alpha=5.0: .* or set H=1"),
         ({"H": 1, "reuse": 2, "neftune_noise_alpha": 5.0}, "or set H=1 and reuse=1"),
+        (LOGGED | {"disable_dropout": False}, "dropout=True, or H=1 and use_rollout_logps=False"),
+        (LOGGED | {"neftune_noise_alpha": 5.0}, "or set H=1 and use_rollout_logps=False"),
+        (
+            LOGGED | {"mask_truncated_completions": True},
+            "baseline of objective='rapid' .* set H=1 and use_rollout_logps=False",
+        ),
+        (
+            LOGGED
+            | {"objective": "trl", "use_vllm": True, "vllm_importance_sampling_correction": True},
+            "vllm_importance_sampling_correction=True: .* weighted twice",
+        ),
         (
             {"vllm_structured_outputs_regex": "a+"},
             "is sampled: vllm_structured_outputs_regex='a.'; leave",
@@ -246,6 +258,12 @@ def test_defaults_of_trls_loss_match_trl(objective, H):
     assert (config.disable_dropout == trl_config.disable_dropout) == (objective == "trl" and H == 1)
 
 
+def test_with_logps_of_rollouts_trls_loss_has_no_dropout_and_weights_a_mismatch_once():
+    """The weights pi / mu have the difference between vLLM and the policy already."""
+    config = RapidConfig(**VALID | LOGGED | {"objective": "trl", "use_vllm": True})
+    assert config.disable_dropout and not config.vllm_importance_sampling_correction
+
+
 @pytest.mark.parametrize(
     "settings",
     [
@@ -260,6 +278,7 @@ def test_defaults_of_trls_loss_match_trl(objective, H):
         {"H": 1, "generation_kwargs": {"top_k": 5}},
         {"H": 1, "objective": "pg", "top_p": 0.9},
         {"H": 1, "disable_dropout": False, "neftune_noise_alpha": 5.0},
+        LOGGED | {"top_p": 0.9},  # rollouts have log-probs of the policy that sampled them
     ],
 )
 def test_compatible_settings_are_accepted(settings):

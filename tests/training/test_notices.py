@@ -8,6 +8,7 @@ from datasets import Dataset
 from transformers import AutoTokenizer
 
 from rapid import RapidConfig, RapidTrainer
+from rapid.algorithms import RAPID
 from rapid.artifacts.files import write_jsonl
 from rapid.artifacts.runs import StepRecord, had_no_signal
 from rapid.training.notices import Notices, find_unread_keys
@@ -20,6 +21,9 @@ CONFIG = SimpleNamespace(
     mask_truncated_completions=False,
     vllm_importance_sampling_mode="sequence_mask",
     vllm_importance_sampling_clip_max=3.0,
+    algorithm=RAPID,
+    settings=RAPID.parameters(**RAPID.defaults),
+    use_rollout_logps=False,
 )
 
 
@@ -119,6 +123,27 @@ def test_few_groups_give_no_warning_yet(notices, caplog):
     (message,) = caplog.messages
     assert message.startswith("step 7: in the last 7 inference batches (25 groups) all rewards")
     assert "all rewards of each group were equal" in message
+
+
+@pytest.mark.parametrize(
+    ("change", "learns"),
+    [
+        ({}, False),
+        ({"settings": RAPID.parameters(**RAPID.defaults, baseline="none")}, True),
+        ({"settings": RAPID.parameters(**RAPID.defaults, equal_groups="reinforced")}, True),
+        ({"use_rollout_logps": True}, True),  # weights differ, and so do the weighted rewards
+    ],
+)
+def test_equal_rewards_with_a_gradient_give_no_warning(caplog, change, learns):
+    state = SimpleNamespace(global_step=4, log_history=[])
+    for reward, is_warned in ((0.0, True), (1.0, not learns)):
+        notices = Notices(SimpleNamespace(**vars(CONFIG) | change), is_main=True)
+        for step in range(1, 5):
+            notices.check_rewards(step, make_graded_batch(*[reward] * 16 * GROUP_SIZE), GROUP_SIZE)
+        notices.on_train_end(None, state, None)
+        warnings = [text.partition(":")[0] for text in caplog.messages]
+        assert warnings == ["step 3", "step 4"] * is_warned
+        caplog.clear()
 
 
 def test_ungraded_groups_are_not_counted(notices, caplog):

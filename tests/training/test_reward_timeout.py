@@ -15,7 +15,12 @@ from rapid.rewards import MathReward
 from rapid.training.rewards import StreamedRewards
 from rapid.training.time_limit import MAX_CONSECUTIVE_TIMEOUTS, RewardTimeout, TimeLimit
 from tests.subprocesses import wait_for
-from tests.training.loops import logged_values, text_sum_reward, train_rapid
+from tests.training.loops import (
+    build_rapid_trainer,
+    logged_values,
+    text_sum_reward,
+    train_rapid,
+)
 
 SECONDS = 0.3  # the limit where every call hangs
 PATIENCE = 1.0  # the limit where other calls must return, also on a busy machine
@@ -272,6 +277,21 @@ def test_training_skips_the_groups_of_calls_that_hang(
     else:
         assert timed_out[1] == 1.0 and graded[2:4] == [0.0, 0.0] and len(warnings) == 1
     assert {*logged_values(trainer, "rewards/always_one/timed_out")} == {0.0}
+
+
+def test_with_grading_workers_the_limit_is_of_one_completion_in_evaluation_too(toy_model, tmp_path):
+    calls = []
+
+    def slow_reward(completions, **_):
+        calls.append(len(completions))
+        time.sleep(PATIENCE / 4 * len(completions))
+        return [1.0] * len(completions)
+
+    settings = {"grading_workers": 8, "reward_timeout": PATIENCE}
+    trainer = build_rapid_trainer(toy_model, tmp_path, "rapid", slow_reward, **settings)
+    metrics = trainer.evaluate(trainer.train_dataset.select(range(2)))
+    assert calls == [1] * 8
+    assert (metrics["eval_reward"], metrics["eval_rewards/slow_reward/timed_out"]) == (1.0, 0.0)
 
 
 def test_a_function_that_always_hangs_ends_the_run(toy_model, tmp_path, release):

@@ -73,16 +73,17 @@ def resolve_objective(config) -> None:
 def resolve_defaults(config) -> None:
     """Replace None in fields whose default depends on the objective; "trl" has TRL's defaults.
 
-    An exception is disable_dropout, which is True with several optimizer steps per inference batch
-    for "trl" too: with dropout, log pi and log mu would come from different networks.
+    There are two exceptions. disable_dropout is True off-policy for "trl" too: with dropout, log pi
+    and log mu would come from different networks. With use_rollout_logps, log mu has the difference
+    between vLLM and the policy already, and TRL's correction would weight it twice.
     """
     is_trl_loss = config.objective == TRL.name
     scale_by_bool = {True: "group", False: "none"}  # as in TRL
     config.scale_rewards = scale_by_bool.get(config.scale_rewards, config.scale_rewards)
     defaults = {
         "scale_rewards": config.algorithm.scale_rewards,
-        "disable_dropout": not is_trl_loss or config.steps_per_batch > 1,
-        "vllm_importance_sampling_correction": is_trl_loss,
+        "disable_dropout": not is_trl_loss or config.is_off_policy,
+        "vllm_importance_sampling_correction": is_trl_loss and not config.use_rollout_logps,
         "router_aux_loss_coef": None if is_trl_loss else 0.0,  # None: the model's own
     }
     for name, value in defaults.items():

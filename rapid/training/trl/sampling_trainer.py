@@ -365,7 +365,7 @@ class SamplingTrainer(
     def _calculate_rewards(self, inputs, prompts, completions, completion_ids_list):
         """Return rewards, (N, functions). Store them, as TRL's caller returns advantages only."""
         with self.clock.phase("grading"):
-            if self._early_grading and self.model.training:
+            if self._early_grading:
                 rewards = self._early_grading.collect(inputs, completions, completion_ids_list)
                 rewards = self.accelerator.gather(rewards.to(self.accelerator.device))
             else:

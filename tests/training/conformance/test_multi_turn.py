@@ -5,12 +5,19 @@ import random
 import pytest
 import torch
 from datasets import Dataset
-from transformers import AutoTokenizer
+from transformers import AutoTokenizer, LogitsProcessor, LogitsProcessorList
 
 from rapid import RapidConfig, RapidTrainer
 from rapid.algorithms import rapid_loss
+from rapid.training import generation
 from tests.training.conformance.families import build_untrained
-from tests.training.loops import COMMON, compute_logps, get_weights, take_sgd_step
+from tests.training.loops import (
+    COMMON,
+    compute_logps,
+    get_weights,
+    prefill_second_half,
+    take_sgd_step,
+)
 
 GROUP_SIZE, N_STEP, RATE = 4, 8, 0.5
 CALL = '<tool_call>{"name": "double", "arguments": {"number": 3}}</tool_call>'
@@ -206,3 +213,54 @@ def test_environments_give_rewards_and_are_graded_as_a_batch(toy_model, tmp_path
     trainer.train()
     assert not trainer._shares_prompts
     assert trainer.last_pass[1]["rewards"].tolist() == [0, 3] * (N_STEP // 2)
+
+
+class ForcedTokens(LogitsProcessor):
+    """Leaves one token at each position of each row; the policy's logits stay as they are."""
+
+    def __init__(self, ids: list[list[int]], prompt_width: int, end_id: int):
+        self.ids, self.prompt_width, self.end_id = ids, prompt_width, end_id
+
+    def __call__(self, input_ids, scores):
+        position = input_ids.size(1) - self.prompt_width
+        tokens = [row[position] if position < len(row) else self.end_id for row in self.ids]
+        index = torch.tensor(tokens)[:, None]
+        return torch.full_like(scores, -torch.inf).scatter(1, index, scores.gather(1, index))
+
+
+def train_with_scripted_first_turns(toy_model, folder, monkeypatch, **settings):
+    """Train one step, with real sampling. Every other completion calls a tool, the others are long.
+
+    Every answer after a call is longer than what is left of the longest first turn.
+    """
+    settings = {"H": 1, "max_steps": 1, "max_completion_length": 140} | settings
+    trainer = build_trainer(toy_model, folder, CHAT_ROWS, tools=[double], **settings)
+    with torch.no_grad():
+        trainer.model.lm_head.weight.mul_(30)  # log-probabilities far from each other
+    tokenizer, generate, turns = trainer.processing_class, trainer.model.generate, []
+
+    def generate_turn(input_ids, **arguments):
+        processors = LogitsProcessorList()
+        if not turns:
+            ids = [tokenizer.encode(text) for text in [CALL, "a" * 130] * (N_STEP // 2)]
+            end_id = tokenizer.eos_token_id
+            processors.append(ForcedTokens(ids, input_ids.size(1), end_id))
+        turns.append(len(input_ids))
+        return generate(input_ids, logits_processor=processors, **arguments)
+
+    monkeypatch.setattr(trainer.model, "generate", generate_turn)
+    trainer.train()
+    assert turns[:2] == [N_STEP, N_STEP // 2]
+    return trainer
+
+
+@pytest.mark.parametrize("settings", [{}, {"cache_implementation": "static"}], ids=str)
+def test_later_turns_are_no_sampler_mismatch(toy_model, tmp_path, monkeypatch, settings):
+    trainer = train_with_scripted_first_turns(toy_model, tmp_path, monkeypatch, **settings)
+    assert trainer._sampler_check.is_exact
+
+
+def test_wrong_sampler_of_first_turns_is_stopped(toy_model, tmp_path, monkeypatch):
+    monkeypatch.setattr(generation, "prefill_prompts", prefill_second_half)
+    with pytest.raises(RuntimeError, match="completions are not sampled from the policy"):
+        train_with_scripted_first_turns(toy_model, tmp_path, monkeypatch)
