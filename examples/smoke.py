@@ -51,7 +51,11 @@ ROW_TEMPLATES: dict[str, dict[str, Any]] = {
 SMALL_SIZES = {"H": 2, "n_step": 32, "micro_batch_size": 16}
 SMALL_SIZES |= {"per_device_train_batch_size": 16, "gradient_accumulation_steps": 2}
 # Settings of all smoke runs.
-SMOKE_SETTINGS: dict[str, Any] = {"num_generations": 4, "max_completion_length": 4, "logging_steps": 2}
+SMOKE_SETTINGS: dict[str, Any] = {
+    "num_generations": 4,
+    "max_completion_length": 4,
+    "logging_steps": 2,
+}
 SMOKE_SETTINGS |= {"use_cpu": True, "bf16": False, "save_strategy": "no", "report_to": []}
 
 

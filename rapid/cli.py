@@ -210,7 +210,9 @@ def _add_plan(commands) -> None:
 
 
 def _add_configfile(command: Parser) -> None:
-    help_text = "parameter files; each overrides those before it, and params.yaml is always read first"
+    help_text = (
+        "parameter files; each overrides those before it, and params.yaml is always read first"
+    )
     default = [Path("params.yaml")]
     command.add_argument("--configfile", nargs="+", type=Path, default=default, help=help_text)
 
