@@ -102,8 +102,7 @@ STAGE_COMMANDS = (
 def _build_parser() -> Parser:
     parser = Parser(
         prog="rapid",
-        description="Commands of the RAPID pipeline. Snakemake calls the stages, from prepare to "
-        "evaluate; you call the others.",
+        description="The RAPID pipeline. Snakemake calls prepare to evaluate; you call the others.",
     )
     parser.add_argument("--version", action="version", version=f"rapid {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="command")
@@ -210,9 +209,7 @@ def _add_plan(commands) -> None:
 
 
 def _add_configfile(command: Parser) -> None:
-    help_text = (
-        "parameter files; each overrides those before it, and params.yaml is always read first"
-    )
+    help_text = "parameter files, each over those before it; params.yaml is always read first"
     default = [Path("params.yaml")]
     command.add_argument("--configfile", nargs="+", type=Path, default=default, help=help_text)
 
