@@ -43,7 +43,7 @@ $(STAMP): $(LOCK) pyproject.toml $(FOREIGN)
 	@test -e $@ || $(PYTHON) -m venv --clear .venv
 	@rm -f .venv/installed-* && $(if $(GPU),touch,rm -f) .venv/gpu
 	@.venv/bin/python requirements/install.py $(LOCK)
-	@.venv/bin/rapid lean-setup || echo "Lean is not installed (see above): minif2f's cells will be em dashes."
+	@.venv/bin/rapid lean-setup || echo "Lean is not installed (see above): minif2f's cells will be dashes."
 	@touch $@
 
 foreign:
@@ -58,9 +58,9 @@ studies: setup  ## ablations of RAPID; writes reports/studies/report.html
 	$(ACTIVATE) snakemake --cores $(CORES) studies
 	@cat reports/studies/tables.txt
 
-# Separate experiments, which can be resumed like all others (docs/arena.md). With ALGORITHM=mine
-# RATE=1.0e-4 only the algorithm `mine` and PG are run. Their results are compared with those in
-# experiments/arena-results.csv.
+# Separate experiments, which can be resumed like all others (docs/arena.md). With
+# ALGORITHM=my-algorithm RATE=1.0e-4 only `my-algorithm` and PG are run. Their results are compared
+# with those in experiments/arena-results.csv.
 ARENA_NAME := arena$(patsubst --%,-%,$(ARENA))
 RATE ?= 1.0e-4
 # A variant such as rapid-H8,reuse=2 is in experiments/arena-rapid-H8-reuse-2.
@@ -93,11 +93,11 @@ arena-pooled: setup  ## test the arena's claims on both recorded runs; writes ex
 		--raw $(RAW) --earlier experiments/arena-results-earlier.csv \
 		--output experiments/arena-pooled.txt
 
-# Experiments in blocks (docs/arena-real.md, docs/arena-minif2f.md, docs/arena-rivals.md,
-# docs/baseline.md): of one seed, and in a tuning of one seed and one learning rate. A block is
-# recorded as soon as it is finished, and its models are deleted. Recorded runs are not made again,
-# even on another machine. If code has changed since, they are stale, and made again unless ACCEPT=1.
-# The quick form of an experiment is an overlay on it.
+# These experiments are run in blocks (docs/arena-real.md, docs/arena-minif2f.md,
+# docs/arena-rivals.md, docs/baseline.md). A block is one seed; in a tuning it is one seed with one
+# learning rate. A block is recorded as soon as it is finished, and its models are deleted. Recorded
+# runs are not made again, even on another machine. If code has changed since, they are stale, and
+# made again unless ACCEPT=1. The quick form of an experiment is an overlay on it.
 SUFFIX = $(patsubst --%,-%,$(if $(filter baseline,$@),$(BASELINE),$(ARENA)))
 BLOCKS = experiments/$@.yaml $(if $(SUFFIX),experiments/$@$(SUFFIX).yaml)
 BLOCKS_NAME = $@$(SUFFIX)
@@ -178,7 +178,7 @@ test-all: setup  ## run the slow tests too
 test-docs: setup  ## run the short commands of the documents in a fresh clone
 	$(ACTIVATE) python -m tests.commands
 
-test-faults: setup  ## inject real faults, and list what survived  (WRITE=1 updates docs/)
+test-faults: setup  ## inject real faults, and list the outcomes  (WRITE=1 updates docs/)
 	$(ACTIVATE) $(PYTEST) tests/faults $(if $(WRITE),--record-faults)
 	$(if $(WRITE),$(ACTIVATE) python -m tests.documents --write)
 
@@ -188,7 +188,7 @@ test-processors: setup  ## run numeric tests as on processors without AVX2 and A
 	$(ACTIVATE) ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 MKL_ENABLE_INSTRUCTIONS=AVX2 \
 		$(PYTEST) -m "not slow and not gpu" $(NUMERIC)
 
-# Downloads some GB into .versions/ and takes the longer part of an hour (docs/versions.md).
+# Downloads some GB into .versions/ and takes most of an hour (docs/versions.md).
 test-versions: setup  ## test with the lowest and the newest packages  (PARTS=lowest, WRITE=1 updates docs/)
 	$(ACTIVATE) python -m tests.versions $(PARTS) --workers $(WORKERS) $(if $(WRITE),--record)
 	$(if $(WRITE),$(ACTIVATE) python -m tests.documents --write)

@@ -42,7 +42,7 @@ parser.add_argument("--smoke", action="store_true", help="a tiny model and a few
 arguments = parser.parse_args()
 
 settings: dict[str, Any] = {
-    "H": 4,  # optimizer steps per sampled batch
+    "H": 4,  # optimizer steps per inference batch
     "n_step": 32,  # completions per optimizer step: 8 for each of 4 questions
     "num_generations": 8,
     "max_completion_length": 12,

@@ -1,4 +1,4 @@
-"""From GRPOTrainer to RapidTrainer: one script, in which two class names change.
+"""From GRPOTrainer to RapidTrainer: one script, in which two class names change and H is set.
 
 What it shows: the functions of rapid.rewards work in TRL's GRPOTrainer. With `--rapid` the trainer
 and its configuration come from rapid. The only other change is H, which GRPOTrainer does not have.
@@ -43,7 +43,7 @@ if arguments.rapid:
     from rapid import RapidConfig as GRPOConfig
     from rapid import RapidTrainer as GRPOTrainer
 
-    settings["H"] = 8  # optimizer steps per sampled batch
+    settings["H"] = 8  # optimizer steps per inference batch
 if arguments.smoke:
     from smoke import load_dataset, shrink
 

@@ -29,7 +29,7 @@ parser.add_argument("--smoke", action="store_true", help="a tiny model and a few
 arguments = parser.parse_args()
 
 settings: dict[str, Any] = {
-    "H": 8,  # optimizer steps per sampled batch
+    "H": 8,  # optimizer steps per inference batch
     "n_step": 32,  # completions per optimizer step
     "num_generations": 8,  # completions per question
     "micro_batch_size": "auto",  # the largest micro-batch that fits into memory

@@ -34,7 +34,7 @@ parser.add_argument("--smoke", action="store_true", help="a tiny model and a few
 arguments = parser.parse_args()
 
 settings: dict[str, Any] = {
-    "H": 4,  # optimizer steps per sampled batch
+    "H": 4,  # optimizer steps per inference batch
     "n_step": 32,  # completions per optimizer step
     "num_generations": 16,  # completions per theorem
     "micro_batch_size": "auto",  # the largest micro-batch that fits into memory

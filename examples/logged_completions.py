@@ -48,8 +48,8 @@ if arguments.smoke:
     settings = shrink(arguments, settings)
     arguments.log = write_log(arguments.model, settings["num_generations"])
 
-log = Dataset.from_json(arguments.log)
-rows = {row["prompt"]: row for row in log}
+logged_groups = Dataset.from_json(arguments.log)
+group_by_prompt = {group["prompt"]: group for group in logged_groups}
 
 
 def read_completions(prompts: list[str], trainer: RapidTrainer) -> dict[str, list]:
@@ -57,7 +57,7 @@ def read_completions(prompts: list[str], trainer: RapidTrainer) -> dict[str, lis
     first_index, size = trainer.accelerator.process_index * len(prompts), trainer.num_generations
     batch = {"prompt_ids": [trainer.processing_class(prompt)["input_ids"] for prompt in prompts]}
     for column in ("completion_ids", "logprobs", "reward"):
-        groups = [rows[prompt][column] for prompt in prompts]
+        groups = [group_by_prompt[prompt][column] for prompt in prompts]
         batch[column] = [group[i % size] for i, group in enumerate(groups, first_index)]
     return batch
 
@@ -70,7 +70,7 @@ trainer = RapidTrainer(
     arguments.model,
     get_logged_reward,
     args=RapidConfig(arguments.output, max_steps=arguments.max_steps, **settings),
-    train_dataset=log.select_columns("prompt"),
+    train_dataset=logged_groups.select_columns("prompt"),
     rollout_func=read_completions,
 )
 trainer.train()

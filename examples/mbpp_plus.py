@@ -29,7 +29,7 @@ parser.add_argument("--smoke", action="store_true", help="a tiny model and a few
 arguments = parser.parse_args()
 
 settings: dict[str, Any] = {
-    "H": 8,  # optimizer steps per sampled batch
+    "H": 8,  # optimizer steps per inference batch
     "n_step": 16,  # completions per optimizer step
     "num_generations": 8,  # completions per task
     "micro_batch_size": "auto",  # the largest micro-batch that fits into memory
@@ -37,7 +37,7 @@ settings: dict[str, Any] = {
     "learning_rate": 1e-6,
     "logging_steps": 8,
     "gradient_checkpointing": False,
-    "grading_workers": 4,  # grade completions while others are sampled
+    "grading_workers": 12,  # threads that grade while others are sampled: more than graders
 }
 if arguments.smoke:
     from smoke import load_dataset, shrink

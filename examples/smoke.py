@@ -31,7 +31,7 @@ ANSWERS += ["\n```lean\nomega\n```\n", "\n```lean\nskip\n```\n"]
 CHAT_TEMPLATE = "{% for message in messages %}{{ message.content }} {% endfor %}"
 # Templates of rows by dataset, with the columns that the dataset has on the hub. A name in braces
 # stands for a number.
-ROWS: dict[str, dict[str, Any]] = {
+ROW_TEMPLATES: dict[str, dict[str, Any]] = {
     "openai/gsm8k": {"question": "What is {a} + {b}?", "answer": "{a} + {b} = {sum}\n#### {sum}"},
     "evalplus/mbppplus": {
         "task_id": "90{a}{b}",  # MBPP+ has no such ids
@@ -48,18 +48,22 @@ ROWS: dict[str, dict[str, Any]] = {
     },
 }
 # Sizes that replace those of an example, if the example sets them.
-SIZES = {"H": 2, "n_step": 32, "micro_batch_size": 16}
-SIZES |= {"per_device_train_batch_size": 16, "gradient_accumulation_steps": 2}
+SMALL_SIZES = {"H": 2, "n_step": 32, "micro_batch_size": 16}
+SMALL_SIZES |= {"per_device_train_batch_size": 16, "gradient_accumulation_steps": 2}
 # Settings of all smoke runs.
-SETTINGS: dict[str, Any] = {"num_generations": 4, "max_completion_length": 4, "logging_steps": 2}
-SETTINGS |= {"use_cpu": True, "bf16": False, "save_strategy": "no", "report_to": []}
+SMOKE_SETTINGS: dict[str, Any] = {
+    "num_generations": 4,
+    "max_completion_length": 4,
+    "logging_steps": 2,
+}
+SMOKE_SETTINGS |= {"use_cpu": True, "bf16": False, "save_strategy": "no", "report_to": []}
 
 
 def shrink(arguments: Namespace, settings: dict[str, Any]) -> dict[str, Any]:
     """Set the tiny model and 6 steps in an example's arguments; return its settings made small."""
     arguments.model, arguments.max_steps = save_model(), 6
-    sizes = {name: size for name, size in SIZES.items() if name in settings}
-    return settings | sizes | SETTINGS
+    sizes = {name: size for name, size in SMALL_SIZES.items() if name in settings}
+    return settings | sizes | SMOKE_SETTINGS
 
 
 def load_dataset(name: str, *_: Any, **__: Any) -> Dataset:
@@ -68,7 +72,7 @@ def load_dataset(name: str, *_: Any, **__: Any) -> Dataset:
     for number in range(10):
         for b in (1, 2, 3):
             a = number % 3  # so that `ANSWERS` has all sums
-            text = json.dumps(ROWS[name])
+            text = json.dumps(ROW_TEMPLATES[name])
             for key, value in {"a": a, "b": b, "sum": a + b}.items():
                 text = text.replace(f"{{{key}}}", str(value))
             rows.append(json.loads(text))

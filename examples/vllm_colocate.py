@@ -35,7 +35,7 @@ settings: dict[str, Any] = {
     "vllm_mode": "colocate",
     "vllm_gpu_memory_utilization": 0.3,
     "vllm_max_model_length": 1024,  # tokens of prompt and completion
-    "H": 8,  # optimizer steps per sampled batch
+    "H": 8,  # optimizer steps per inference batch
     "n_step": 32,  # completions per optimizer step
     "num_generations": 8,  # completions per question
     "micro_batch_size": "auto",  # the largest micro-batch that fits into memory

@@ -4,7 +4,8 @@ The workflow and users call these subcommands. `--spec` takes the parameters tha
 result, as JSON or as the path of a JSON file. The file may be the manifest.json of an earlier job:
 `rapid train --spec runs/math/tiny-qwen2/pg/seed1/manifest.json ...` repeats the job.
 
-Exit status: 0 if done, 1 if the command failed, 2 if arguments or parameters are invalid.
+Exit status: 0 if done, 1 if the command failed, 2 if arguments or parameters are invalid, 130 after
+SIGINT, 143 after SIGTERM.
 """
 
 import argparse
@@ -83,7 +84,7 @@ STAGE_COMMANDS = (
     StageCommand(
         "demonstrate", "demonstrate.demonstrate", specs.DemonstrateSpec,
         "generate demonstrations, some with a deliberate mistake",
-        {"data": "train.jsonl, in one folder with test.jsonl"} | OUT_PATH,
+        {"data": "train.jsonl; test.jsonl must be in the same folder"} | OUT_PATH,
     ),
     StageCommand(
         "train", "train.train", specs.TrainSpec, "train one run of one algorithm",
@@ -101,7 +102,7 @@ STAGE_COMMANDS = (
 def _build_parser() -> Parser:
     parser = Parser(
         prog="rapid",
-        description="The RAPID pipeline. Snakemake calls the commands from prepare to evaluate.",
+        description="The RAPID pipeline. Snakemake calls prepare to evaluate; you call the others.",
     )
     parser.add_argument("--version", action="version", version=f"rapid {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="command")
@@ -152,12 +153,12 @@ def _add_grade(commands) -> None:
         grade.add_argument(option, required=True, type=Path, help=help_text)
     for option, kind, help_text in [
         ("--workers", int, "number of graders in parallel (default: number of cores)"),
-        ("--timeout", float, "time limit per completion in seconds (default: the benchmark's)"),
+        ("--timeout", float, "time limit per verdict in seconds (default: the benchmark's)"),
     ]:
         grade.add_argument(option, type=build_positive_type(kind), help=help_text)
     for option, help_text in [
-        ("--unsafe-sandbox", "run Python completions even if they cannot be sandboxed"),
-        ("--unsafe-lean", "run a native Lean even if it cannot be sandboxed"),
+        ("--unsafe-sandbox", "run Python completions even if no sandbox works here"),
+        ("--unsafe-lean", "run a native Lean even if no sandbox works here"),
     ]:
         grade.add_argument(option, action="store_true", help=help_text)
 
@@ -181,12 +182,13 @@ def _add_ask(commands) -> None:
 
 def _add_maintenance(commands) -> None:
     help_texts = {
-        "verify": "compare every file with its digest, and list changed files and stale jobs; "
-        "status 1 if there are any",
+        "verify": "compare every file with its digest, and list changed files, stale jobs and jobs "
+        "that were not run; status 1 if there are changed files or stale jobs",
         "accept": "keep results that are stale only because of harmless changes of code",
         "reconcile": "list the same as verify, and make Snakemake repeat the stale jobs; status 0",
         "restore": "pull results that were pushed elsewhere (dvc pull), and verify them",
-        "preflight": "check that this machine has the GPUs, memory, disk, models, data and graders",
+        "preflight": "check whether this machine has what the jobs need: GPUs, memory, disk space, "
+        "models, data and graders; status 1 if not",
     }
     for name, help_text in help_texts.items():
         function = _run_preflight if name == "preflight" else _maintain_jobs
@@ -207,7 +209,7 @@ def _add_plan(commands) -> None:
 
 
 def _add_configfile(command: Parser) -> None:
-    help_text = "overlays, read over params.yaml as by snakemake (default: params.yaml)"
+    help_text = "parameter files, each over those before it; params.yaml is always read first"
     default = [Path("params.yaml")]
     command.add_argument("--configfile", nargs="+", type=Path, default=default, help=help_text)
 

@@ -78,9 +78,7 @@ def run_checks(params: Params, machine: bool = True) -> Iterator[Check]:
     if machine:
         yield from _check_machine(params)
     yield _check_packages(params)
-    yield from check_reporter(params)
-    if machine and (params.compute.processes > 1 or params.compute.sampler == "vllm"):
-        yield _check_compiler()
+    yield from check_cpu_jobs(params) if machine else check_reporter(params)
     model_sizes: dict[str, int] = {}
     for name in list_needed_models(params):
         if isinstance(model := params.models[name], PublishedModel):
@@ -182,6 +180,13 @@ def check_reporter(params: Params) -> Iterator[Check]:
         finding = package if exists else f"no {package}"
         advice = f"Run pip install {package}, or set logging.report_to to none."
         yield _build_check("logging.report_to", finding, exists, advice)
+
+
+def check_cpu_jobs(params: Params) -> Iterator[Check]:
+    """Yield the checks of what jobs on this machine would miss only after a part of the run."""
+    yield from check_reporter(params)
+    if params.compute.processes > 1 or params.compute.sampler == "vllm":
+        yield _check_compiler()
 
 
 def _check_compiler() -> Check:

@@ -13,9 +13,11 @@ class GradingPermissions(Settings):
     """
 
     unsafe_sandbox: bool = Field(
-        False, description="run Python completions even if they cannot be sandboxed"
+        False, description="run Python completions unsandboxed where no sandbox works"
     )
-    unsafe_lean: bool = Field(False, description="run a native Lean even if it cannot be sandboxed")
+    unsafe_lean: bool = Field(
+        False, description="run a native Lean unsandboxed where bubblewrap does not work"
+    )
 
     @property
     def unsafe_settings(self) -> list[str]:

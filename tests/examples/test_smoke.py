@@ -66,7 +66,7 @@ def test_logged_logps_are_those_of_the_behaviour_policy(capsys):
     assert "mean importance weight: 1.00 in the first step" in capsys.readouterr().out
     logged = [
         (ids, logps)
-        for row in names["rows"].values()
+        for row in names["group_by_prompt"].values()
         for ids, logps in zip(row["completion_ids"], row["logprobs"], strict=True)
     ]
     _, batch, _ = names["trainer"].last_pass

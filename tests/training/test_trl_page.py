@@ -56,7 +56,7 @@ def test_the_own_loss_of_the_page_has_the_same_gradient_for_every_micro_batch_si
     gradients = {
         size: loops.logged_values(
             loops.train_rapid(
-                toy_model, tmp_path, "pg", trainer_class=names["MyTrainer"], max_steps=1,
+                toy_model, tmp_path, "pg", trainer_class=names["ConstantBaselineTrainer"], max_steps=1,
                 micro_batch_size=size, pack=False,
             ),
             "grad_norm",

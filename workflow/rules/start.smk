@@ -12,14 +12,15 @@ def check_requirements():
     """End the workflow before the first job if something that its jobs need is missing.
 
     All requirements are checked (rapid/preflight.py). But if jobs run on this machine's CPU, where
-    jobs take minutes, only the package for `logging.report_to` is checked. Machines that SLURM
-    chooses are not checked here; the rule `preflight` can check them.
+    jobs take minutes, only the package for `logging.report_to` and the C++ compiler that DeepSpeed
+    and vLLM need are checked. Machines that SLURM chooses are not checked here; the rule
+    `preflight` can check them.
     """
     is_local = workflow.local_exec
     if os.environ.get("RAPID_PREFLIGHT") == "off":
         return
     if PARAMS.compute.device == "cpu" and is_local:
-        checks = machine_checks.check_reporter(PARAMS)
+        checks = machine_checks.check_cpu_jobs(PARAMS)
     else:
         checks = machine_checks.run_checks(PARAMS, is_local)
     if machine_checks.print_checks(checks):  # returns the checks that found something missing

@@ -33,6 +33,7 @@ from rapid.grading.memory_cgroups import LimitedCommand, limit_memory
 # The author elaborates a proof and exports it; the judge has the kernel check the export.
 Role = Literal["author", "judge"]
 SCRIPTS = Path(__file__).resolve().with_name("wasm")
+_sandboxed_backends: set[Backend] = set()  # native Leans that this process has run in a sandbox
 UNSAFE_ADVICE = (
     "To check proofs without a sandbox, with all rights of your user, use --unsafe-lean of rapid "
     "grade, or set grading.unsafe_lean in params.yaml"
@@ -95,7 +96,7 @@ def plan_native(backend: Backend, role: Role, unsafe: bool) -> Launch:
 
     Args:
         unsafe: whether to start it without a sandbox, with the user's access to files, network and
-            processes.
+            processes, if the sandbox does not work on this machine.
 
     Raises:
         LeanUnavailable: the sandbox cannot be made, or this Lean is not supported.
@@ -112,22 +113,25 @@ def plan_native(backend: Backend, role: Role, unsafe: bool) -> Launch:
         "LEAN_NUM_THREADS": "1",
     }
     program = [str(prefix / "bin" / "lean"), "--run", str(checker), role]
-    isolation = "none: Lean runs as the user"
-    if not unsafe:
-        readable = [prefix, checker, *lean_path]
-        try:
-            # Try the sandbox with a command that ends at once.
-            trial_command = build_sandbox_command([program[0], "--version"], readable)
-            run_for_output(*trial_command, environment=environment)
-            program = build_sandbox_command(program, readable)
-        except (SandboxUnavailable, OSError, subprocess.SubprocessError) as error:
+    isolation = "bubblewrap: no network, no home, no other process, nothing written"
+    readable = [prefix, checker, *lean_path]
+    try:
+        # Try the sandbox with a command that ends at once.
+        trial_command = build_sandbox_command([program[0], "--version"], readable)
+        run_for_output(*trial_command, environment=environment)
+        program = build_sandbox_command(program, readable)
+        _sandboxed_backends.add(backend)
+    except (SandboxUnavailable, OSError, subprocess.SubprocessError) as error:
+        # A sandbox that has worked in this process is never left out later: a proof may have caused
+        # the failure.
+        if not unsafe or backend in _sandboxed_backends:
             why = (getattr(error, "stderr", "") or "").strip() or error  # bubblewrap's message
             advice = INSTALL if isinstance(error, SandboxUnavailable) else ALLOW_NAMESPACES
             raise LeanUnavailable(
                 f"{backend} has to run in a sandbox, and bubblewrap does not work here: "
-                f"{why}. {advice}. {UNSAFE_ADVICE}"
+                f"{why}. {advice}{'' if unsafe else f'. {UNSAFE_ADVICE}'}"
             ) from error
-        isolation = "bubblewrap: no network, no home, no other process, nothing written"
+        isolation = "none: Lean runs as the user"
     return Launch(limit_memory(program, limits.LEAN_NATIVE_MB), environment, Path("/"), isolation)
 
 

@@ -54,7 +54,16 @@ def lean(backend):
 
 
 @pytest.fixture
-def fake_checker(tmp_path):
+def without_sandbox(monkeypatch):
+    """Hide bubblewrap, so that with `unsafe` the stand-in can do what the sandbox refuses."""
+    find_program = shutil.which
+    monkeypatch.setattr(
+        shutil, "which", lambda name: None if name == "bwrap" else find_program(name)
+    )
+
+
+@pytest.fixture
+def fake_checker(tmp_path, without_sandbox):
     """A checker with the stand-in and without a sandbox, for behaviour that a real Lean does not have."""
     with LeanChecker(timeout=1, backend=make_stand_in(tmp_path), unsafe=True) as checker:
         yield checker
@@ -92,7 +101,7 @@ class TestBothBackends:
             lean.check("p1", "theorem p1 (x : NoSuchType.X) : True :=", " trivial")
 
     @pytest.mark.parametrize("role", ["judge", "author"])
-    def test_a_statement_that_times_out_is_no_verdict(self, tmp_path, role):
+    def test_a_statement_that_times_out_is_no_verdict(self, tmp_path, without_sandbox, role):
         with (
             LeanChecker(timeout=0.5, backend=make_stand_in(tmp_path), unsafe=True) as checker,
             pytest.raises(
@@ -268,6 +277,7 @@ def test_only_a_proof_that_the_judge_refused_is_checked_again(fake_checker, requ
     assert checked_flags == {RIGHT: [False], WRONG: [False], "lie": [False, True]}
 
 
+@pytest.mark.usefixtures("without_sandbox")
 class TestStart:
     def test_a_lean_that_dies_is_unavailable(self, tmp_path):
         checker = LeanChecker(

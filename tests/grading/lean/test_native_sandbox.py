@@ -93,7 +93,7 @@ class TestSandbox:
         assert "bubblewrap" in plan_launch(backend, "", role).isolation
 
     @pytest.mark.parametrize("code", ESCAPES)
-    def test_an_escape_is_refused(self, backend, code):
+    def test_an_escape_is_refused(self, backend, monkeypatch, code):
         values = {"HOME": os.environ["HOME"], "OUTSIDE": os.getpid()}
         with socket.create_server(("127.0.0.1", 0)) as server:
             values["PORT"] = server.getsockname()[1]
@@ -101,10 +101,21 @@ class TestSandbox:
             # Python gets an error instead of the signal that limits the size of files.
             assignments += "import signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
             attack = assignments + report_refusal(code)
-            assert run_stand_in(backend, attack) == ["refused"]
             # Without the sandbox the attack works.
             if "kill" in code or "passwd" in code:
-                assert run_stand_in(backend, attack, unsafe=True) == ["done"]
+                with monkeypatch.context() as patch:
+                    patch.setattr(native_sandbox.shutil, "which", lambda _: None)
+                    assert run_stand_in(backend, attack, unsafe=True) == ["done"]
+            assert run_stand_in(backend, attack) == ["refused"]
+
+    def test_unsafe_lean_leaves_a_working_sandbox_in_use(self, backend, monkeypatch):
+        attack = report_refusal("open('/etc/passwd').read()")
+        assert run_stand_in(backend, attack, unsafe=True) == ["refused"]
+        assert plan_launch(backend, "", "author", unsafe=True).isolation.startswith("bubblewrap")
+
+        monkeypatch.setattr(native_sandbox.shutil, "which", lambda _: "/bin/false")
+        with pytest.raises(LeanUnavailable, match=r"does not work.*userns_clone\)$"):
+            plan_launch(backend, "", "author", unsafe=True)
 
     def test_threads_work_in_the_sandbox(self, backend):
         code = "import threading; t = threading.Thread(target=print, args=('x',)); t.start()"
