@@ -173,10 +173,10 @@ def find_unevaluated_in_power(base: Formula, exponent: Formula) -> Iterator[str]
         kind(base) in ("power", "root") or not (base_value.free_symbols or is_letter)
     ):
         yield "power of numbers"
-    # (-x)^2, (xy)^2, (2x + 2)^2
+    # (-x)^2, (xy)^2, (2x + 2)^2, but not (1/2)^n
     if (
         is_negated(base)
-        or kind(base) in PRODUCT_KINDS
+        or (kind(base) in PRODUCT_KINDS and not (number_style(base) and is_simplest(base)))
         or (has_sum(base) and numeric_content(base) != 1)
     ):
         yield "power of a product"

@@ -97,6 +97,12 @@ def terms(formula: Formula) -> list[tuple[str, Formula]]:
     return signed_terms
 
 
+def drop_plus_sign(formula: Formula) -> Formula:
+    """Return a formula without the plus sign before it: 5 for +5, but +(-5) unchanged."""
+    is_signed = kind(formula) == "sum" and len(formula.children) == 2 and formula.children[0] == "+"
+    return formula.children[1] if is_signed and kind(formula.children[1]) != "sum" else formula
+
+
 def factors(formula: Formula, keeps_fractions: bool = False) -> list[tuple[int, Formula]]:
     """Return the factors of a product or fraction, each with its exponent: 1, or -1 for a divisor.
 
