@@ -32,6 +32,7 @@ several trainers, and measured speeds.
 
 import numbers
 import os
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -311,9 +312,20 @@ def note_missing_extra() -> Iterator[None]:
 
 
 def count_cores() -> int:
-    """Return this process's share of the cores that it may use, at least 1."""
-    get_cores = getattr(os, "sched_getaffinity", lambda _: range(os.cpu_count() or 1))
-    return max(1, len(get_cores(0)) // int(os.environ.get("LOCAL_WORLD_SIZE") or 1))
+    """Return this process's share of the cores that it may use, at least 1.
+
+    The processes of torchrun and accelerate share the cores that each of them may use. mpirun and
+    srun can bind each process to cores of its own, which are then its share.
+    """
+    machine_cores = int(os.environ.get("SLURM_CPUS_ON_NODE") or os.cpu_count() or 1)
+    get_cores = getattr(os, "sched_getaffinity", lambda _: range(machine_cores))
+    cores = len(get_cores(0))
+    if processes := os.environ.get("LOCAL_WORLD_SIZE"):
+        return max(1, cores // int(processes))
+    processes = os.environ.get("OMPI_COMM_WORLD_LOCAL_SIZE")
+    processes = processes or os.environ.get("SLURM_STEP_TASKS_PER_NODE", "")
+    count = re.fullmatch(r"(\d+)(?:\(x\d+\))?", processes)  # of srun: 8, or 8(x2) on two machines
+    return max(1, min(cores, machine_cores // int(count[1]))) if count else cores
 
 
 math_reward = MathReward()

@@ -49,6 +49,27 @@ def test_the_default_number_of_workers_is_the_process_s_share_of_the_cores(monke
     assert rewards.count_cores() == 24
 
 
+@pytest.mark.parametrize(
+    ("variables", "bound_cores", "share"),
+    [
+        ({"OMPI_COMM_WORLD_LOCAL_SIZE": "8"}, 64, 8),
+        ({"OMPI_COMM_WORLD_LOCAL_SIZE": "8"}, 1, 1),
+        ({"SLURM_STEP_TASKS_PER_NODE": "8(x2)", "SLURM_CPUS_ON_NODE": "16"}, 16, 2),
+        ({"SLURM_STEP_TASKS_PER_NODE": "8", "SLURM_CPUS_ON_NODE": "64"}, 8, 8),
+        ({"SLURM_STEP_TASKS_PER_NODE": "2(x2),1", "SLURM_CPUS_ON_NODE": "64"}, 8, 8),
+    ],
+)
+def test_the_share_of_the_cores_takes_mpirun_and_srun_into_account(
+    monkeypatch, variables, bound_cores, share
+):
+    """They may have bound a process to its share already."""
+    monkeypatch.setattr(os, "cpu_count", lambda: 64)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(bound_cores))
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert rewards.count_cores() == share
+
+
 def grade_sums(numbers: range) -> list[float | None]:
     boxes = [f"\\boxed{{1 + {n}}}" for n in numbers]
     return math_reward([""] * len(boxes), boxes, answer=["1+2"] * len(boxes))

@@ -49,7 +49,7 @@ MATH_BYTES = 4_000_000_000  # address space of the process that compares
 MATH_MB = 5000  # memory of that process and of the worker that forks it, together
 MATH_START_SECONDS = 120.0  # to import sympy, from a cold disk on a busy machine
 MATH_GRACE_SECONDS = 2.0  # for a worker to end by itself before it is killed
-# Time for a worker's reply, beyond the timeout. After that the worker counts as dead.
+# Time for a worker's reply, beyond twice the timeout. After that the worker counts as dead.
 MATH_REPLY_SECONDS = 30.0
 
 # --- Lean; a header is the code before a theorem, such as imports ---

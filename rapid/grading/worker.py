@@ -72,7 +72,11 @@ class Worker(subprocess.Popen):
         Between requests the process sends nothing, so a readable socket means that it has ended.
         """
         has_ended = not self.is_borrowed and self.poll() is not None
-        return not (has_ended or select.select([self.connection], [], [], 0)[0])
+        if has_ended:
+            return False
+        events = select.poll()  # select.select takes no file descriptor above 1023
+        events.register(self.connection, select.POLLIN)
+        return not events.poll(0)
 
     @property
     def is_borrowed(self) -> bool:

@@ -1,5 +1,7 @@
 """Worker processes: messages, liveness, their end, and the reading of lines."""
 
+import os
+import resource
 import signal
 import socket
 import sys
@@ -60,6 +62,20 @@ def test_output_written_before_the_end_of_a_worker_is_read():
     with start_worker("import os; os.write(1, b'bye')", answers_on_stdout=True) as worker:
         worker.wait(60)
         assert worker.ask(b"", 60.0) == b"bye"
+
+
+def test_a_worker_can_have_a_file_descriptor_above_1023():
+    soft_limit, hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(2048, hard_limit), hard_limit))
+    try:
+        with start_worker(SILENT) as worker, worker.connection:
+            worker.connection = socket.socket(fileno=os.dup2(worker.connection.fileno(), 1100))
+            assert worker.is_alive
+            worker.kill()
+            wait_for(lambda: not worker.is_alive)
+            worker.connection.close()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft_limit, hard_limit))
 
 
 def test_a_command_without_a_memory_limit_is_refused():

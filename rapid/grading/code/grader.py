@@ -12,7 +12,12 @@ from typing import Self
 
 from rapid.grading import limits, verdicts
 from rapid.grading.code import oracle
-from rapid.grading.code.reference import FunctionProblem, Reference, run_reference
+from rapid.grading.code.reference import (
+    FunctionProblem,
+    Reference,
+    SlowReference,
+    run_reference,
+)
 from rapid.grading.code.runner import encoding
 from rapid.grading.code.sandbox import ENDED, FLOODED, STOPPED, TIMED_OUT, Sandbox, encode_job
 from rapid.grading.result_cache import ResultCache
@@ -27,14 +32,14 @@ class CodeGrader:
             reference solution get more time (`Reference.compute_time_limit`).
         sandbox: runs the completions; None for the strongest sandbox that works on this machine.
         references: the expected outputs, shared with other graders so that each reference solution
-            is run once. By default the grader has its own.
+            is run once, also if it does not end. By default the grader has its own.
     """
 
     def __init__(
         self,
         timeout: float,
         sandbox: Sandbox | None = None,
-        references: ResultCache[Reference] | None = None,
+        references: ResultCache[Reference | SlowReference] | None = None,
     ):
         self.timeout = timeout
         self._sandbox = sandbox or Sandbox()
@@ -57,8 +62,22 @@ class CodeGrader:
         self.get_reference(problem)
 
     def get_reference(self, problem: FunctionProblem) -> Reference:
-        """Return the problem's reference, for which its reference solution is run once."""
-        return self._references.get(problem.digest, lambda: run_reference(problem, self._sandbox))
+        """Return the problem's reference, for which its reference solution is run once.
+
+        Raises:
+            BadProblem: as in `grade`.
+        """
+
+        def run() -> Reference | SlowReference:
+            try:
+                return run_reference(problem, self._sandbox)
+            except SlowReference as error:  # cached: each further run would take minutes too
+                return error
+
+        reference = self._references.get(problem.digest, run)
+        if isinstance(reference, SlowReference):
+            raise SlowReference(str(reference))
+        return reference
 
     def grade(self, problem: FunctionProblem, completion: str) -> Verdict:
         """Grade the program in a completion; `runner.program` finds it, inside the sandbox.

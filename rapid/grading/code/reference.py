@@ -8,8 +8,12 @@ from typing import Any, Protocol
 from rapid.grading import limits
 from rapid.grading.code import oracle
 from rapid.grading.code.runner import encoding
-from rapid.grading.code.sandbox import Sandbox, encode_job
+from rapid.grading.code.sandbox import TIMED_OUT, Sandbox, encode_job
 from rapid.grading.grader import BadProblem, Problem
+
+
+class SlowReference(BadProblem):
+    """The reference solution did not end within `limits.REFERENCE_SECONDS`."""
 
 
 class FunctionProblem(Problem, Protocol):
@@ -54,7 +58,8 @@ def run_reference(problem: FunctionProblem, sandbox: Sandbox) -> Reference:
     """Run a problem's reference solution on all inputs, `base_input` first.
 
     Raises:
-        BadProblem: the problem has no inputs or its reference solution fails.
+        BadProblem: the problem has no inputs or its reference solution fails. SlowReference, a
+            subclass: the reference solution does not end.
     """
     inputs = [
         *oracle.restore_inputs(problem.task_id, problem.base_input),
@@ -79,7 +84,9 @@ def run_reference(problem: FunctionProblem, sandbox: Sandbox) -> Reference:
     answers = [json.loads(line) for line in lines]
     failure = next((answer["reason"] for answer in answers if "reason" in answer), None)
     if failure or len(answers) < len(inputs):
-        raise BadProblem(f"{problem.id}: the reference solution failed: {failure or ending}")
+        is_slow = ending == TIMED_OUT and not failure
+        error_class = SlowReference if is_slow else BadProblem
+        raise error_class(f"{problem.id}: the reference solution failed: {failure or ending}")
     expected = [encoding.decode(answer["output"]) for answer in answers]
     return Reference(
         entry_point=name,

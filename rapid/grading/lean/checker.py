@@ -7,13 +7,14 @@ proves the statement. Both processes get only the environment variables that the
 repeats a secret number of the request, which a proof cannot guess.
 """
 
+import contextlib
 import threading
 import time
 from typing import Self
 
 from rapid.grading import limits, verdicts
 from rapid.grading.grader import BadProblem, GraderDied
-from rapid.grading.lean.install import Backend, ensure_lean
+from rapid.grading.lean.install import Backend, LeanUnavailable, ensure_lean
 from rapid.grading.lean.process import (
     ANSWERS,
     ELABORATED,
@@ -31,7 +32,10 @@ TASKS = {"author": "reads proofs (the author)", "judge": "checks proofs (the jud
 
 
 class BadStatement(BadProblem):
-    """Lean does not accept the problem's statement. The proof is not the cause."""
+    """Lean does not accept the problem's statement, or does not elaborate it.
+
+    The proof is not the cause.
+    """
 
 
 class LeanChecker:
@@ -65,6 +69,9 @@ class LeanChecker:
         self._processes: dict[str, LeanProcess] = {}  # by role
         # Names and statements that both processes, or their predecessors, have elaborated.
         self._elaborated_statements: set[tuple[str, str]] = set()
+        # Why names and statements were not elaborated.
+        self._failures: dict[tuple[str, str], str] = {}
+        self._started_roles: set[str] = set()  # the roles in which a process has once been ready
         self._lock = threading.Lock()
         self._is_stopping = False
 
@@ -109,9 +116,10 @@ class LeanChecker:
             timeout: seconds for this proof; None for the timeout of the checker.
 
         Raises:
-            BadStatement: Lean does not accept the statement.
+            BadStatement: Lean does not accept the statement, or does not elaborate it in time.
             LeanUnavailable: Lean does not start.
-            GraderDied: a process was killed during this proof. The next proof gets a new process.
+            GraderDied: a process was killed during this proof, or does not start again. The next
+                proof gets a new process.
         """
         proof = proof.replace("\r\n", "\n").replace("\r", "\n")
         try:
@@ -131,9 +139,10 @@ class LeanChecker:
         """Elaborate a statement in advance, so that the check of its first proof is faster.
 
         Raises:
-            BadStatement: Lean does not accept the statement.
+            BadStatement: Lean does not accept the statement, or does not elaborate it within the
+                checker's timeout.
             LeanUnavailable: Lean does not start.
-            GraderDied: a process died, or did not finish within the checker's timeout.
+            GraderDied: a process was killed, or does not start again.
         """
         with self._lock:
             self._elaborate_statement({"name": name, "statement": statement})
@@ -185,25 +194,39 @@ class LeanChecker:
         name, statement = goal.values()
         if (name, statement) in self._elaborated_statements:
             return
-        answer, _ = self._ask("judge", goal, self.timeout)
-        self._require_finished("judge", answer, name)
+        if failure := self._failures.get((name, statement)):
+            raise BadStatement(failure)
+        answer = self._ask_about_statement("judge", goal, goal)
         if answer.why != STATED:
             messages = [" ".join(message.split()) for message in answer.messages]
             reason = "; ".join(messages) or answer.why
             raise BadStatement(
                 f"the statement of {name} is not accepted by {self.backend}: {reason}"
             )
-        attempt = goal | {"proof": " sorry", "checked": False}
-        self._require_finished("author", self._ask("author", attempt, self.timeout)[0], name)
+        request = goal | {"proof": " sorry", "checked": False}
+        self._ask_about_statement("author", goal, request)
         self._elaborated_statements.add((name, statement))
 
-    def _require_finished(self, role: str, answer: Answer, name: str) -> None:
-        """Raise GraderDied if a process did not finish elaborating the statement of this name."""
-        if answer.why in (verdicts.TIMEOUT, verdicts.MEMORY, verdicts.CRASHED):
-            self._stop(role)  # the next request goes to a new process, which has seen no proof
-            raise GraderDied(
-                f"{self._name_process(role)} did not elaborate the statement {name}: {answer.why}"
-            )
+    def _ask_about_statement(self, role: str, goal: dict[str, str], request: dict) -> Answer:
+        """Have a process elaborate a statement, and return its answer.
+
+        If it does not finish, a new process, which has seen no proof, tries again. If that one does
+        not finish either, the statement is the cause. No later proof of it is then tried, because
+        each would take twice the timeout.
+        """
+        for _ in range(2):
+            answer, _ = self._ask(role, request, self.timeout)
+            if answer.why not in (verdicts.TIMEOUT, verdicts.MEMORY, verdicts.CRASHED):
+                return answer
+            if answer.why == verdicts.MEMORY:  # in the other cases `_ask` has started a new process
+                self._restart(role)
+        name, statement = goal.values()
+        failure = (
+            f"the statement of {name} was not elaborated in two attempts of {self.timeout:g} s by "
+            f"{self._name_process(role)}: {answer.why}"
+        )
+        self._failures[name, statement] = failure
+        raise BadStatement(failure)
 
     def _ask(
         self, role: str, request: dict, timeout: float, export: bytes | None = None
@@ -237,7 +260,25 @@ class LeanChecker:
         return answer, answer_export
 
     def _get_ready_process(self, role: str) -> LeanProcess:
-        """Return a process that is ready. A process that has died is replaced."""
+        """Return a process that is ready. A process that has died is replaced.
+
+        Raises:
+            LeanUnavailable: Lean does not start.
+            GraderDied: Lean is killed from outside again and again, or has started before but does
+                not start now.
+        """
+        try:
+            process = self._wait_for_process(role)
+        except LeanUnavailable as error:
+            if role in self._started_roles:
+                raise GraderDied(
+                    f"{self._name_process(role)} does not start again: {error}"
+                ) from error
+            raise
+        self._started_roles.add(role)
+        return process
+
+    def _wait_for_process(self, role: str) -> LeanProcess:
         for _ in range(limits.LEAN_STARTS):
             self._start()
             process = self._processes[role]
@@ -272,7 +313,8 @@ class LeanChecker:
 
     def _restart(self, role: str) -> None:
         self._stop(role)
-        self._start()
+        with contextlib.suppress(LeanUnavailable):  # the next request tries again
+            self._start()
 
     def _stop(self, role: str) -> None:
         if process := self._processes.pop(role, None):

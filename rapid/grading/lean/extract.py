@@ -13,9 +13,12 @@ from itertools import accumulate, islice
 
 # A fenced block. The opening fence is a line of its own, or stands at the end of a line of prose;
 # the name of a language may follow it. The closing fence has the same characters and length. It is
-# a line of its own, or stands at the end of the block's last line.
+# a line of its own, or stands at the end of the block's last line. Completions may be hostile: a
+# fence has at most 99 characters, and no two repetitions that stand side by side match the same
+# characters, so that the time to search a text is proportional to its length.
 _FENCE = re.compile(
-    r"(?:^[ \t]*(`{3,})[^\n`]*|^[ \t]*(~{3,})[ \t]*\w*[ \t\r]*|(?<=[^\s`])[ \t]*(`{3,})\w*[ \t\r]*)"
+    r"(?:^[ \t]*(`{3,99})[^\n`]*|^[ \t]*(~{3,99})[ \t\r]*(?:\w+[ \t\r]*)?"
+    r"|(?<=[^\s`])[ \t]*(`{3,99})\w*[ \t\r]*)"
     r"(?:\n|\Z)(?P<text>.*?)(?P<end>^[ \t]*(?:\1|\2|\3)|(?:\1|\3)[ \t\r]*$|\Z)",
     re.DOTALL | re.MULTILINE,
 )

@@ -173,10 +173,11 @@ def write_native_checker() -> Path:
     text = "\n".join(part.read_text(encoding="utf-8") for part in CHECKER_PARTS)
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]
     path = get_cache_folder().resolve() / "lean" / digest / "Checker.lean"
-    create_cache_folder(path.parent)
-    with FileLock(f"{path}.lock"):
-        if not path.exists():
-            write_text(path, text)
+    if not path.exists():
+        create_cache_folder(path.parent)
+        with FileLock(f"{path}.lock"):
+            if not path.exists():
+                write_text(path, text)
     return path
 
 

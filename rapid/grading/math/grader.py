@@ -21,7 +21,7 @@ from rapid.grading.verdicts import Verdict
 from rapid.grading.worker import Worker
 
 # Environment variables that the worker inherits.
-_WORKER_ENVIRONMENT = ("HOME", "LD_LIBRARY_PATH", "PATH", "PYTHONPATH")
+_WORKER_ENVIRONMENT = ("HOME", "LD_LIBRARY_PATH", "PATH", "PYTHONPATH", "PYTHONUSERBASE")
 _WORKER = Path(__file__).resolve().with_name("worker")
 _BOX = re.compile(r"\\(boxed|fbox)(?![a-zA-Z])\s*")
 _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)  # `\{` is text and matches as a whole
@@ -132,7 +132,9 @@ class MathGrader:
             self._start()
         request = {"gold": gold, "answer": answer, "question": question, "timeout": self.timeout}
         message = json.dumps(request).encode() + b"\n"
-        reply = self._worker.ask(message, self.timeout + limits.MATH_REPLY_SECONDS).decode()
+        # Within its time limit, a child can fill its memory. A second one then compares again.
+        seconds = 2 * self.timeout + limits.MATH_REPLY_SECONDS
+        reply = self._worker.ask(message, seconds).decode()
         if not reply:
             raise GraderDied("the math worker died, or does not respond")
         if reply == verdicts.INFRASTRUCTURE:

@@ -43,6 +43,12 @@ def test_random_numbers_and_hashes_repeat(layer):
     assert outputs[0] == outputs[1]
 
 
+@pytest.mark.usefixtures("ignored_sigchld")
+def test_a_caller_may_ignore_the_ends_of_its_children(layer, double):
+    with CodeGrader(5.0, sandbox.Sandbox(256, layer)) as new_grader:
+        assert new_grader.grade(double, double.canonical_solution).reason == verdicts.PASSED
+
+
 def test_a_grader_without_a_sandbox_needs_the_unsafe_flag(monkeypatch):
     monkeypatch.setattr(sandbox, "LAYERS", ())
     with pytest.raises(sandbox.SandboxError), CodeGrader(timeout=1.0):

@@ -10,7 +10,7 @@ import pytest
 from rapid.grading import limits, verdicts
 from rapid.grading.code import grader as code_grader
 from rapid.grading.code.grader import CodeGrader
-from rapid.grading.code.reference import run_reference
+from rapid.grading.code.reference import SlowReference, run_reference
 from rapid.grading.grader import BadProblem
 from rapid.grading.pool import GraderPool
 from rapid.grading.result_cache import ResultCache
@@ -143,6 +143,15 @@ def test_a_failing_reference_is_an_error_every_time(grader, double, solution):
         with pytest.raises(BadProblem, match=message):
             grader.grade(bad, "def f(x): return 1")
     assert grader.grade(double, double.canonical_solution).reason == verdicts.PASSED
+
+
+def test_a_reference_that_does_not_end_is_run_once(grader, double, reference_runs, monkeypatch):
+    monkeypatch.setattr(limits, "REFERENCE_SECONDS", 0.5)
+    endless = double.model_copy(update={"canonical_solution": "def f(x):\n    while True: pass"})
+    for _ in range(2):
+        with pytest.raises(SlowReference, match="double: the reference solution failed: timed out"):
+            grader.grade(endless, "def f(x): return 1")
+    assert reference_runs == ["double"]
 
 
 def test_an_output_may_be_as_long_as_the_longest_expected_one(grader, double):

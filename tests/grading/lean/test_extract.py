@@ -150,3 +150,9 @@ class TestCandidates:
     )
     def test_a_megabyte_of_text_is_read_quickly(self, repeated_text):
         assert read_proofs(repeated_text * (1_000_000 // len(repeated_text)))
+
+    @pytest.mark.parametrize(
+        "text", [f"~~~{' ' * 999_990}x!", f"{'`' * 500_000}\n{'`' * 499_990}x"]
+    )
+    def test_a_megabyte_that_looks_like_a_fence_is_read_quickly(self, text):
+        assert read_proofs(text)

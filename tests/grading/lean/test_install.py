@@ -311,3 +311,15 @@ def test_a_native_lean_outside_the_supported_releases_is_refused_with_advice(ver
 )
 def test_supported_releases_include_the_advised_one(version):
     install.require_supported(install.Backend("native", version, Path()))
+
+
+def test_the_native_checker_needs_no_writable_cache_once_it_is_there(empty_machine, monkeypatch):
+    def refuse(folder):
+        raise LeanUnavailable("read-only")
+
+    path = install.write_native_checker()
+    monkeypatch.setattr(install, "create_cache_folder", refuse)
+    assert install.write_native_checker() == path
+    path.unlink()
+    with pytest.raises(LeanUnavailable, match="read-only"):
+        install.write_native_checker()

@@ -16,6 +16,7 @@ import pytest
 from rapid.grading import limits, verdicts
 from rapid.grading.grader import GraderDied
 from rapid.grading.lean import BadStatement, LeanChecker, LeanUnavailable, ensure_lean
+from rapid.grading.lean import process as lean_process
 from tests.grading.lean.stand_in import ENDLESS, RIGHT, STATEMENT, VERDICTS, WRONG, make_stand_in
 from tests.subprocesses import (
     assert_gone,
@@ -101,14 +102,15 @@ class TestBothBackends:
             lean.check("p1", "theorem p1 (x : NoSuchType.X) : True :=", " trivial")
 
     @pytest.mark.parametrize("role", ["judge", "author"])
-    def test_a_statement_that_times_out_is_no_verdict(self, tmp_path, without_sandbox, role):
-        with (
-            LeanChecker(timeout=0.5, backend=make_stand_in(tmp_path), unsafe=True) as checker,
-            pytest.raises(
-                GraderDied, match=rf"\(the {role}\) did not elaborate the statement p1: timeout"
-            ),
-        ):
-            checker.check("p1", f"{STATEMENT} -- {role} hangs\n", RIGHT)
+    def test_a_statement_that_times_out_twice_is_a_bad_one(self, tmp_path, without_sandbox, role, monkeypatch):
+        message = (
+            rf"statement of p1 was not elaborated in two attempts of 0.5 s .*{role}\): timeout"
+        )
+        with LeanChecker(timeout=0.5, backend=make_stand_in(tmp_path), unsafe=True) as checker:
+            for _ in range(2):
+                with pytest.raises(BadStatement, match=message):
+                    checker.check("p1", f"{STATEMENT} -- {role} hangs\n", RIGHT)
+                monkeypatch.setattr(checker, "_ask", None)  # Lean is not asked again
 
     def test_a_header_that_needs_mathlib_is_reported_with_advice(self, backend):
         checker = LeanChecker(timeout=3, header="import Mathlib\n", backend=backend)
@@ -292,6 +294,17 @@ class TestStart:
             with pytest.raises(LeanUnavailable, match="too slow"):
                 checker.wait_ready()
             assert set(checker._processes) == {"judge"}
+
+    def test_a_lean_that_does_not_start_again_is_no_verdict(self, fake_checker, monkeypatch):
+        def fail(*_):
+            raise LeanUnavailable("the sandbox was too slow")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(lean_process, "plan_launch", fail)
+            assert fake_checker.check("p1", STATEMENT, "hang").reason == verdicts.TIMEOUT
+            with pytest.raises(GraderDied, match=r"does not start again: the sandbox was too slow"):
+                fake_checker.check("p1", STATEMENT, RIGHT)
+        assert fake_checker.check("p1", STATEMENT, RIGHT).reason == verdicts.PASSED
 
     def test_starting_lean_takes_none_of_the_time_of_a_proof(self, fake_checker):
         fake_checker.timeout = 0.5

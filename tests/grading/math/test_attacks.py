@@ -179,7 +179,8 @@ def test_an_interrupted_comparison_does_not_answer_the_next_one():
         signal.signal(signal.SIGUSR1, earlier_handler)
 
 
-def test_the_timeout_works_if_the_caller_ignores_sigalrm():
+@pytest.mark.usefixtures("ignored_sigchld")
+def test_the_timeout_works_if_the_caller_ignores_signals():
     earlier_handler = signal.signal(signal.SIGALRM, signal.SIG_IGN)
     try:
         with MathGrader(TIMEOUT) as grader:
@@ -192,12 +193,15 @@ def test_the_timeout_works_if_the_caller_ignores_sigalrm():
 
 def test_the_worker_has_its_own_session_and_no_secrets(monkeypatch):
     monkeypatch.setenv("HF_TOKEN", "hf_secret")
+    monkeypatch.setenv("PYTHONUSERBASE", "/nowhere")  # where pip install --user puts packages
     with MathGrader(PATIENCE) as grader:
         grader.grade(make_problem("2"), "\\boxed{x=2}")
         leader = grader._worker.pid
         assert len(list_session(leader)) == 2
         for pid in list_session(leader):
-            assert b"hf_secret" not in Path(f"/proc/{pid}/environ").read_bytes()
+            environment = Path(f"/proc/{pid}/environ").read_bytes()
+            assert b"hf_secret" not in environment
+            assert b"PYTHONUSERBASE=/nowhere" in environment
     assert list_session(leader) == []
 
 

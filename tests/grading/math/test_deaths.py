@@ -1,5 +1,8 @@
 """The death of the worker that compares, or of its child, is no verdict on the completion."""
 
+import json
+import sys
+import textwrap
 import threading
 
 import psutil
@@ -7,14 +10,47 @@ import pytest
 
 from rapid.grading import limits
 from rapid.grading.grader import GraderDied
+from rapid.grading.math import grader as grader_module
 from rapid.grading.math.grader import MathGrader
+from rapid.grading.memory_cgroups import limit_memory
+from rapid.grading.worker import Worker
 from tests.grading.math.conftest import HALF
 from tests.subprocesses import assert_gone, wait_for
+
+# Bytes that answers need. Of 600 MB, two or three fit into the child's 2 GB.
+SIZES = [*["600_000_000"] * 6, "3_000_000_000", "600_000_000"]
 
 
 def get_comparing_child(grader: MathGrader) -> psutil.Process:
     (child,) = psutil.Process(grader._worker.pid).children()
     return child
+
+
+def test_a_child_whose_memory_earlier_answers_have_filled_gives_no_verdict():
+    """In place of the comparison is a function that keeps as many bytes as the answer says."""
+    script = """
+        import sys
+        sys.path.insert(0, sys.argv[2])
+        from importlib.util import module_from_spec, spec_from_file_location
+        spec = spec_from_file_location("worker", sys.argv[2] + "/__main__.py")
+        worker = module_from_spec(spec)
+        spec.loader.exec_module(worker)
+        kept = []
+        def compare(gold, answer, question):
+            try:
+                kept.append(bytearray(int(answer)))
+            except MemoryError:
+                return "memory"
+            return "passed"
+        worker.compare, worker.WARM_UP_PAIRS = compare, []
+        worker.main()
+    """
+    command = [sys.executable, "-c", textwrap.dedent(script), "2000000000"]
+    with Worker(limit_memory([*command, str(grader_module._WORKER)])) as worker:
+        requests = [{"gold": "", "answer": size, "question": "", "timeout": 60.0} for size in SIZES]
+        replies = [worker.ask(json.dumps(request).encode() + b"\n", 120.0) for request in requests]
+        worker.end()
+    assert replies == [b"passed"] * 6 + [b"memory", b"passed"]
 
 
 class TestMath:

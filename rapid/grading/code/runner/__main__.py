@@ -50,6 +50,7 @@ PRELOADED = (
 
 
 def main() -> None:
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # if it is ignored, `os.waitpid` raises an error
     settings = json.loads(sys.argv[1])
     paths, hidden, importable = settings["paths"], settings["hidden"], settings["importable"]
     control = socket.socket(fileno=CONTROL)

@@ -41,6 +41,7 @@ IMPORT_EVENTS = ("os.listdir", "os.scandir")
 
 
 def main() -> None:
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # if it is ignored, `os.waitpid` raises an error
     memory = int(sys.argv[1])
     for gold, answer in WARM_UP_PAIRS:
         compare(gold, answer, "Simplify $x^2-1$.")
@@ -55,10 +56,16 @@ def main() -> None:
             if is_new_grader:
                 connection.sendall(b"ready")
                 continue
+            is_new = child is None
             child = child or Child(connection, memory)
             reason = child.ask(line, connection)
-            # The child has ended, or has filled its memory. A new child starts with empty caches.
-            if reason in ("", "memory"):
+            # The caches of earlier answers may have filled the child's memory. A new child, which
+            # starts with empty caches, decides.
+            if reason == "memory" and not is_new:
+                child.end()
+                child = Child(connection, memory)
+                reason = child.ask(line, connection)
+            if reason in ("", "memory"):  # the child has ended, or has filled its memory
                 reason_of_end, child = child.end(), None
                 reason = reason or reason_of_end
             connection.sendall(reason.encode())

@@ -25,6 +25,7 @@ from formula import (
     Formula,
     factors,
     is_equal,
+    is_exponential,
     kind,
     operands,
     tokens,
@@ -33,6 +34,7 @@ from formula import (
 from lark import Tree
 from question import find_asked_forms, find_vectors, has_value, list_expressions, read_formulas
 from statements import MINUS_ONE, is_name
+from sympy import Rational
 
 SIGN_TERMINALS = ("SIGN", "TIMES", "OVER", "SEPARATOR", "CONJUNCTION")
 # Operations that an answer may leave unevaluated only with the same numbers as the known answer.
@@ -155,6 +157,9 @@ def list_calls(formula: Formula) -> list[tuple[str, Formula]]:
 def is_form_allowed(gold: Formula, answer: Formula, question: str) -> bool:
     """Return whether the question allows the form in which an answer is written.
 
+    If the question asks for a shape, or has an exponential such as 2^n with the value of the
+    answer, the answer's exponentials must have the bases of the known answer: 4^n is not 2^{2n}.
+
     The form is the shape (`forms.shape`) and whether the formula is in simplest form. An answer
     with the form of the known answer and the same symbols is always allowed. For others:
 
@@ -170,12 +175,17 @@ def is_form_allowed(gold: Formula, answer: Formula, question: str) -> bool:
       same value, the answer must have another form. Integers are an exception, and so are answers
       in the form of the known answer if the question contains the known answer itself.
     """
+    asked_forms = find_asked_forms(question)  # a subset of {"shape", "simplest"}
+    if list_bases(gold) != list_bases(answer) and (
+        "shape" in asked_forms
+        or any(list_bases(part) and is_equal(part, answer) for part in list_expressions(question))
+    ):
+        return False
     gold_shape, gold_is_simplest = shape(gold), is_simplest(gold)
     answer_shape, answer_is_simplest = shape(answer), is_simplest(answer)
     is_same_form = (answer_shape, answer_is_simplest) == (gold_shape, gold_is_simplest)
     if is_same_form and count_symbols(gold) == count_symbols(answer):
         return True
-    asked_forms = find_asked_forms(question)  # a subset of {"shape", "simplest"}
     if answer_shape == OTHER_SHAPE and (gold_shape != OTHER_SHAPE or "shape" in asked_forms):
         return False
     if "shape" in asked_forms and (answer_shape != gold_shape or has_arithmetic(answer)):
@@ -199,6 +209,12 @@ def is_form_allowed(gold: Formula, answer: Formula, question: str) -> bool:
         return True  # the question states the known answer itself
     answer_form = answer_shape, answer_is_simplest
     return not any((shape(part), is_simplest(part)) == answer_form for part in copies)
+
+
+def list_bases(formula: Formula) -> set[Rational]:
+    """Return the bases of the exponentials in a formula: {4} for 4^n + 1."""
+    parts = formula.iter_subtrees() if isinstance(formula, Tree) else []
+    return {value(get_power_base(part)) for part in parts if is_exponential(part)}
 
 
 def combines_formulas(answer: Formula, question: str) -> bool:

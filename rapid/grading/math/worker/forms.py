@@ -17,9 +17,12 @@ from formula import (
     Formula,
     denest_roots,
     factors,
+    get_primitive_base,
+    is_exponential,
     is_integer,
     kind,
     operands,
+    split_exponentials,
     split_mixed_number,
     terms,
     tokens,
@@ -140,11 +143,11 @@ def find_unevaluated_at_top(formula: Formula) -> Iterator[str]:
 
 def find_unevaluated_in_sum(signed_terms: list[tuple[str, Formula]]) -> Iterator[str]:
     """Yield what a sum leaves unevaluated: like terms, zeros, constants, two signs in a row."""
-    # Each term as a number times a symbolic part: like terms have the same symbolic part. 2^{n+1}
-    # is 2 times 2^n.
+    # Each term as a number times a symbolic part: like terms have the same symbolic part. 2^{2n+1}
+    # is 2 times 4^n.
+    values = (split_exponentials(value(term)) for _, term in signed_terms)
     coefficients, symbolic_parts = zip(
-        *(sympy.expand_power_exp(value(term)).as_coeff_Mul() for _, term in signed_terms),
-        strict=True,
+        *(sympy.expand_power_exp(term_value).as_coeff_Mul() for term_value in values), strict=True
     )
     if len(set(symbolic_parts)) < len(symbolic_parts) or 0 in coefficients:
         yield "sum of numbers"  # 2x + 3x, x + 0
@@ -173,10 +176,10 @@ def find_unevaluated_in_power(base: Formula, exponent: Formula) -> Iterator[str]
         kind(base) in ("power", "root") or not (base_value.free_symbols or is_letter)
     ):
         yield "power of numbers"
-    # (-x)^2, (xy)^2, (2x + 2)^2
+    # (-x)^2, (xy)^2, (2x + 2)^2, but not (1/2)^n
     if (
         is_negated(base)
-        or kind(base) in PRODUCT_KINDS
+        or (kind(base) in PRODUCT_KINDS and not (number_style(base) and is_simplest(base)))
         or (has_sum(base) and numeric_content(base) != 1)
     ):
         yield "power of a product"
@@ -226,6 +229,11 @@ def find_unevaluated_in_product(formula: Formula) -> Iterator[str]:
     ):
         yield "product of roots"
     all_factors = [factor for _, factor in factors(formula)]
+    bases = [get_power_base(factor) for factor in all_factors if is_exponential(factor)]
+    if len({get_primitive_base(value(base)) for base in bases}) < len(bases):
+        yield "product of numbers"  # 2^n 4^n and 2^n/4^n, which could be one power
+    if len(bases) > 1 and any(kind(base) in PRODUCT_KINDS for base in bases):
+        yield "power of a product"  # 6^n (2/3)^n
     # Without letters, a product with a sum such as sqrt(3)(1 + sqrt(2)) could be multiplied out.
     not_numbers = [factor for factor in all_factors if not number_style(factor)]
     if not value(formula).free_symbols and len(not_numbers) > 1 and any(map(has_sum, not_numbers)):

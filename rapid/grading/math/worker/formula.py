@@ -8,6 +8,7 @@ Nothing is rounded.
 import functools
 import re
 import string
+from math import gcd
 from pathlib import Path
 
 import sympy
@@ -27,6 +28,7 @@ EVERY_LETTER = frozenset(string.ascii_letters)
 COMBINED_SIGNS = {("+", "+"): "+", ("+", "-"): "-", ("-", "+"): "-", ("-", "-"): "+"}
 # Maximum value of an exponent, and number of bits of a power. Those of answers are far smaller.
 MAX_EXPONENT = MAX_BITS = 100_000
+MAX_FACTORED = 1_000_000  # the largest number whose prime factors are computed
 SYMPY_NAMES = {"arcsin": "asin", "arccos": "acos", "arctan": "atan", "ln": "log"}
 CONSTANTS = {"e": sympy.E, "i": sympy.I, "\\pi": sympy.pi}
 
@@ -95,6 +97,12 @@ def terms(formula: Formula) -> list[tuple[str, Formula]]:
             (COMBINED_SIGNS.get((sign, inner_sign), sign), term) for inner_sign, term in inner_terms
         ]
     return signed_terms
+
+
+def drop_plus_sign(formula: Formula) -> Formula:
+    """Return a formula without the plus sign before it: 5 for +5, but +(-5) unchanged."""
+    is_signed = kind(formula) == "sum" and len(formula.children) == 2 and formula.children[0] == "+"
+    return formula.children[1] if is_signed and kind(formula.children[1]) != "sum" else formula
 
 
 def factors(formula: Formula, keeps_fractions: bool = False) -> list[tuple[int, Formula]]:
@@ -294,5 +302,49 @@ def is_zero(expression: Expr) -> bool:
     """Return whether an expression's numerator expands to 0. Its denominator must not be 0."""
     if expression.is_Rational:
         return expression == 0
+    if _expands_to_zero(expression):
+        return True
+    rewritten = split_exponentials(expression)
+    return rewritten != expression and _expands_to_zero(rewritten)
+
+
+def _expands_to_zero(expression: Expr) -> bool:
     numerator, _ = sympy.fraction(sympy.together(expression))
     return sympy.expand(numerator) == 0
+
+
+# --- Exponentials: powers of a positive number with a letter in the exponent ---
+
+
+def is_exponential(formula: Formula) -> bool:
+    """Return whether a formula is an exponential whose base can be factored, such as 4^n."""
+    return kind(formula) == "power" and _is_exponential(*map(value, formula.children))
+
+
+def _is_exponential(base: Expr, exponent: Expr) -> bool:
+    is_positive = base.is_Rational and base.is_positive and base != 1
+    return bool(is_positive and max(base.p, base.q) <= MAX_FACTORED and exponent.free_symbols)
+
+
+def split_exponentials(expression: Expr) -> Expr:
+    """Return an expression in which equal exponentials are written in the same way.
+
+    6^{n+1} becomes 6 exp(n a + n b). The symbols a and b stand for the logarithms of 2 and 3. No
+    sum of logarithms of different primes is zero, so only equal exponentials become the same.
+    """
+
+    def split(exponential: Expr) -> Expr:
+        number, rest = sympy.expand(exponential.exp).as_coeff_Add()
+        exponents = sympy.factorrat(exponential.base).items()
+        logarithm = sympy.Add(*(k * sympy.Symbol(f"log {p}", real=True) for p, k in exponents))
+        return exponential.base**number * sympy.exp(sympy.expand(rest * logarithm))
+
+    return expression.replace(lambda part: part.is_Pow and _is_exponential(*part.args), split)
+
+
+def get_primitive_base(number: Rational) -> Rational:
+    """Return the smallest number above 1 of which a positive number is a power: 2 for 8 and 1/4."""
+    exponents = sympy.factorrat(number)
+    index = gcd(*exponents.values())
+    base = sympy.Mul(*(sympy.Integer(p) ** (k // index) for p, k in exponents.items()))
+    return max(base, 1 / base)

@@ -12,7 +12,16 @@ from itertools import pairwise, repeat
 
 from expressions import find_functions, is_same_number
 from forms import find_unevaluated
-from formula import Formula, is_equal, kind, operands, parse_formula, tokens, value
+from formula import (
+    Formula,
+    drop_plus_sign,
+    is_equal,
+    kind,
+    operands,
+    parse_formula,
+    tokens,
+    value,
+)
 from lark import Token, Tree
 from latex import Unreadable
 from question import (
@@ -49,6 +58,7 @@ from statements import (
 
 def is_same(gold: Formula, answer: Formula, question: str) -> bool:
     """Return whether two formulas of any kind are the same answer."""
+    gold, answer = drop_plus_sign(gold), drop_plus_sign(answer)
     if gold == answer:
         return True
     # A question for interval notation allows x \in (1, 2), but not 1 < x < 2.
