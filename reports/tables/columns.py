@@ -368,11 +368,9 @@ def build_algorithm_table(
         flat: whether each block is a single column, whose title is that of the block.
         facts: further variables of the table's texts.
     """
-    frame = data.frame
-    frame = frame[frame.algorithm.isin(row_labels) & frame.seed.isin(seeds)]
     groups, runs_by_block = {}, []
     for block in blocks:
-        runs = frame[(frame.benchmark == block.benchmark) & (frame.model == block.model)]
+        runs = data.select_runs(block.benchmark, list(row_labels), seeds, block.model).frame
         runs_by_block.append(runs)
         for column in block.columns:
             group, title = ("", block.title) if flat else (block.title, column.title)
