@@ -141,3 +141,13 @@ def test_record_has_a_row_for_each_run_with_a_curve(data):
     assert list(doubled_times.seconds) == pytest.approx([60, 56])
     assert list(doubled_times.runs.runtime) == [80, 80]
     assert list(doubled_times.accuracy_in_time["mean"]) == pytest.approx([0.5, 0.55])
+
+
+def test_run_on_hardware_without_pg_has_no_accuracy_in_equal_time(data):
+    moved = (data.frame.seed == 2) & data.frame.algorithm.str.startswith("dapo")
+    frame = data.frame.assign(hardware=data.frame.hardware.mask(moved, "another processor"))
+    rows = build_record(replace(data, frame=frame))
+    rows = rows[rows.algorithm == "dapo"].set_index("seed")
+    assert list(rows.accuracy_in_time) == pytest.approx([0.5, math.nan], nan_ok=True)
+    recorded = read_recorded_outcome(rows, 1)
+    assert list(recorded.accuracy_in_time.index) == [1] and list(recorded.accuracy.index) == [1, 2]
