@@ -14,6 +14,7 @@ from rapid.config.params import BadParams, load_files
 from rapid.config.sources import read
 from rapid.config.specs import (
     BASE,
+    ReportSpec,
     add_base_runs,
     build_report_spec,
     list_arena_runs,
@@ -42,8 +43,21 @@ KINDS = {
     "studies": (list_study_runs, ["summary.json"], ["evaluation.json", CURVE]),
     "arena": (list_arena_runs, ["summary.json"], ["evaluation.json", CURVE]),
 }
+# Options that write files, with the names that the pipeline gives them in the report's folder.
+PIPELINE_FILES = {"output": "tables.tex", "html": "report.html", "figures": "figures"}
 # Options of which the command needs at least one.
-OUTPUTS = ("output", "html", "figures", "text")
+OUTPUTS = (*PIPELINE_FILES, "text")
+APPENDIX_FILE = "appendix.tex"
+
+
+class PartialReportSpec(ReportSpec):
+    """The spec of a report that has not all files of the pipeline's report.
+
+    The pipeline's report has another spec, so it does not count as up to date after a partial
+    report was written into its folder, where the other files may be from an earlier report.
+    """
+
+    only: list[str]  # the paths that the command was given
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -57,6 +71,8 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if not any(getattr(options, output) for output in OUTPUTS):
         parser.error("nothing to do: give at least one of --output, --html, --figures and --text")
+    if options.output and (options.output.suffix != ".tex" or options.output.name == APPENDIX_FILE):
+        parser.error(f"--output {options.output}: name a .tex file other than {APPENDIX_FILE}")
     if not (options.config or options.sources):
         parser.error("give --config, --from, or both")
     if options.sources and options.kind != "report":
@@ -73,7 +89,7 @@ def main(arguments: list[str] | None = None) -> int:
         if written:
             output = options.output or options.html
             folder = output.parent if output else options.figures
-            write_manifest(folder, "report", _build_spec(data, options), inputs, written)
+            write_manifest(folder, "report", _build_spec(data, options, folder), inputs, written)
     except (BadInput, OSError) as error:
         print(f"reports: {describe_shortage(error) or error}", file=sys.stderr)
         return BAD_USE if isinstance(error, BadParams) else BAD_RUN
@@ -129,13 +145,17 @@ def _hash_inputs(data: ReportData, kind: str) -> dict[str, str]:
     return digests | hash_files(*records, *map(Path, csv_files))
 
 
-def _build_spec(data: ReportData, options: argparse.Namespace) -> Spec:
-    """Return the spec of the report's manifest."""
+def _build_spec(data: ReportData, options: argparse.Namespace, folder: Path) -> Spec:
+    """Return the spec of the report's manifest, which is written into this folder."""
     if options.sources:
         sources = list(map(str, options.sources))
         config = read(*options.config)
         return imported.ImportSpec(sources=sources, config=config).with_code_digest()
-    return build_report_spec(data.params)
+    spec = build_report_spec(data.params)
+    paths = {option: getattr(options, option) for option in PIPELINE_FILES}
+    if paths == {option: folder / name for option, name in PIPELINE_FILES.items()}:
+        return spec
+    return PartialReportSpec(**dict(spec), only=[str(path) for path in paths.values() if path])
 
 
 def _write_tables(data: ReportData, content: Content, options: argparse.Namespace) -> list[Path]:
@@ -149,8 +169,9 @@ def _write_tables(data: ReportData, content: Content, options: argparse.Namespac
     prefix = params.name or latex.DEFAULT_PREFIX  # of the labels of tables
     results, appendix = content.results, content.appendix
     paths = []
+    # The results do not refer to the appendix, which a paper may leave out.
     for path, tables, other_tables in (
-        (output, results, appendix), (output.with_name("appendix.tex"), appendix, results),
+        (output, results, ()), (output.with_name(APPENDIX_FILE), appendix, results),
     ):  # fmt: skip
         if tables or path == output:
             write_text(path, latex.render(tables, paper_style, prefix, other_tables))

@@ -25,6 +25,7 @@ from rapid.config.specs import BASE, Run, add_base_runs, list_table_runs
 from reports.manifests import JobManifest, check_input_versions, read_manifests
 from reports.statistics.pairs import PASS_AT
 
+NOT_TRAINED = "not evaluated: the run's training is not finished"
 # The parts of a training run's time: sampling, grading, ...
 PHASES = [name for name in Runtime.model_fields if name != "total"]
 # The numbers in summary.json, each of which becomes a column with the same name.
@@ -65,6 +66,7 @@ def collect_runs(
         sandbox_permissions: the permissions that training or evaluation had to grade without a
             sandbox, as keys of `grading` in params.yaml;
         start: the algorithm whose trained model the run started from; BASE for an untrained model;
+        start_seed: the seed of that model's run; NaN if it is the seed of this run;
         accepted: whether `rapid accept` declared a job of the run current after a change of code;
         csv_file: the CSV file with the run's results (see `reports.imported`); "" if they are in
             the files of its jobs.
@@ -163,6 +165,10 @@ def _build_row(
         run, manifests, evaluation_folder, locate_job(f"data/{run.benchmark}")
     )
     evaluation = _read_record(root / evaluation_folder / "evaluation.json", Evaluation, expected)
+    # While a run is trained again, its evaluation is that of the earlier model.
+    is_training = (
+        is_trained and f"{folder}/{MANIFEST}" not in manifests and (root / folder).is_dir()
+    )
     summary = None
     if is_trained:
         summary = _read_record(root / folder / "summary.json", RunSummary, run.model_dump())
@@ -176,10 +182,17 @@ def _build_row(
         else math.nan,
         "sandbox_permissions": {layer for job in jobs for layer in job.sandbox_permissions},
         "accepted": any(job.accepted for job in jobs),
-        "start": next(filter(None, (job.get_spec_value("training.start") for job in jobs)), BASE),
-        **_build_evaluation_columns(evaluation),
+        "start": _get_training_value(jobs, "start") or BASE,
+        "start_seed": _to_finite(_get_training_value(jobs, "start_seed")),
+        **_build_evaluation_columns(evaluation, NOT_TRAINED if is_training else ""),
         **_build_summary_columns(summary),
     }
+
+
+def _get_training_value(jobs: Sequence[JobManifest], key: str) -> Any:
+    """Return a value of the section `training` from the first job that has it; else None."""
+    values = (job.get_spec_value(f"training.{key}") for job in jobs)
+    return next((value for value in values if value is not None), None)
 
 
 def _list_expected_values(
@@ -211,8 +224,9 @@ def _read_record(
     return record
 
 
-def _build_evaluation_columns(evaluation: Evaluation | None) -> dict:
-    reason = _explain_missing_record("evaluated", "evaluation.json", evaluation)
+def _build_evaluation_columns(evaluation: Evaluation | None, reason: str = "") -> dict:
+    """Return the columns of an evaluation, without values if there is a reason not to use it."""
+    reason = reason or _explain_missing_record("evaluated", "evaluation.json", evaluation)
     usable = None if reason else evaluation
     names = ("problems", "samples", "temperature", "top_p", *EVALUATION_METRICS)
     pass_at = usable.pass_at if usable else {}

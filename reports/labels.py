@@ -21,11 +21,17 @@ def check_labels() -> None:
     """Check that reports can print the labels of all algorithms and benchmarks.
 
     Raises:
-        BadLabel: a label is empty, or has a character that LaTeX's fonts lack.
+        BadLabel: a label is empty, is also that of another algorithm or benchmark, or has a
+            character that LaTeX's fonts lack.
     """
     for kind, classes in {"algorithm": ALGORITHMS, "benchmark": BENCHMARKS}.items():
+        name_by_label: dict[str, str] = {}
         for name, named_class in classes.items():
             label = named_class.label
+            if (other := name_by_label.setdefault(label, name)) != name:
+                raise BadLabel(
+                    f"{kind} {name}: label {label!a} is also that of {other}; give it its own label"
+                )
             if not label.strip():
                 raise BadLabel(f"{kind} {name}: label is empty; give it a text")
             if characters := tex.list_unprintable(label):

@@ -6,6 +6,7 @@ from typing import Any
 
 from pydantic import field_validator
 
+from rapid.algorithms import SFT
 from rapid.artifacts.files import BadFile
 from rapid.artifacts.manifests import MANIFEST, Manifest
 from rapid.config import specs
@@ -74,17 +75,24 @@ def find_other_parameters(params: Params, runs: Sequence[Run], root: Path) -> di
 
     Args:
         runs: runs and models before training (`add_base_runs`), whose trainings and evaluations are
-            compared, with their problems and models.
+            compared, with their problems, models, demonstrations and teacher.
         root: the folder that contains the jobs' folders.
 
     Returns:
         The differences by the folder of each job that has any.
     """
+    imitating = [run for run in runs if SFT.matches_name(run.algorithm)]
+    models = [run.model for run in runs]
+    if imitating and not params.imitation.demonstrations:
+        models.append(params.teacher)
     present = {
         **{f"data/{name}": specs.build_prepare_spec(params, name) for name in params.benchmarks},
         **{
-            f"models/{name}": specs.build_model_spec(params, name)
-            for name in dict.fromkeys(run.model for run in runs)
+            f"models/{name}": specs.build_model_spec(params, name) for name in dict.fromkeys(models)
+        },
+        **{
+            f"distilled/{name}": specs.build_distill_spec(params, name)
+            for name in dict.fromkeys(run.benchmark for run in imitating)
         },
         **{
             run.folder: specs.build_train_spec(params, run) for run in runs if run.algorithm != BASE

@@ -58,7 +58,8 @@ def read_recorded_outcome(rows: pd.DataFrame, scale: float) -> Outcome:
     The scale converts recorded seconds to seconds on this machine.
     """
     runs = rows.assign(runtime=rows.runtime * scale).reset_index()
-    accuracies = [_in_one_column(rows[name]) for name in ("accuracy", "accuracy_in_time")]
+    names = ("accuracy", "accuracy_in_time")
+    accuracies = [_in_one_column(rows[name].dropna()) for name in names]
     return Outcome(runs, rows.seconds * scale, *accuracies)
 
 
@@ -339,7 +340,8 @@ def build_record(data: ReportData) -> pd.DataFrame:
             "clip_fraction": run.clip_fraction,
             "seconds": outcome.seconds[run.seed],
             "accuracy": average_problems(outcome.accuracy)["mean"][run.seed],
-            "accuracy_in_time": outcome.accuracy_in_time["mean"][run.seed],
+            # A run on a make of processor on which PG did not run has none.
+            "accuracy_in_time": outcome.accuracy_in_time["mean"].get(run.seed, math.nan),
         }
         for field_outcomes in list_fields(data)
         for name, outcome in field_outcomes.outcomes.items()

@@ -139,10 +139,12 @@ class ReportData:
         frame, training = self.frame, self.params.training
         is_main_model = not model
         model = model or self.params.tables.main.model
-        # The run from which all others start is selected for any seeds.
-        is_start = (frame.algorithm == training.start) & (frame.seed == training.start_seed)
-        rows = (frame.benchmark == benchmark) & (frame.model == model)
-        rows &= frame.seed.isin(seeds) | is_start
+        has_seed = frame.seed.isin(seeds)
+        if training.start_seed is not None:
+            # Of the algorithm that all others start from, only the run that they start from.
+            is_start = frame.algorithm == training.start
+            has_seed = has_seed.mask(is_start, frame.seed == training.start_seed)
+        rows = (frame.benchmark == benchmark) & (frame.model == model) & has_seed
         runs = frame[rows & frame.algorithm.isin(algorithms)]
         return BenchmarkRuns(
             benchmark, model, runs, algorithms, self.problems[benchmark], is_main_model

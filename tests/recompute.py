@@ -155,15 +155,33 @@ class Results:
     def _correlations(self) -> Iterator[tuple[tuple, VisibleCell]]:
         row = 0
         for benchmark, section in self.benchmarks.items():
-            points = [(int(n[7:]), run) for n in self.sweep for run in self.read(benchmark, n)]
             for k in section["pass_at"]:
                 yield (4, row, "Metric"), VisibleCell(f"Pass@{k}")
                 titles = {"Acc": f"pass@{k}", "Time": "runtime", "Stale": "staleness"}
                 for title, metric in titles.items():
-                    r = correlate([(h, run.values[metric]) for h, run in points]).value
+                    r = self.correlate(benchmark, metric).value
                     text = DASH if r is None else format_correlation(r)
                     yield (4, row, f"r(H, {title})"), VisibleCell(text)
                 row += 1
+
+    def read_sweep(self, benchmark: str, metric: str) -> list[tuple[int, Run]]:
+        """Return H and the run, for each run of Table 3 that has the metric.
+
+        A run in which no group had a gradient has neither staleness nor a share of clipped weights.
+        """
+        return [
+            (int(name[7:]), run)
+            for name in self.sweep
+            for run in self.read(benchmark, name)
+            if run.values[metric] is not None
+        ]
+
+    def correlate(self, benchmark: str, metric: str) -> Result:
+        """Return the correlation of H with a metric; no value for runtimes on several machines."""
+        points = self.read_sweep(benchmark, metric)
+        if metric == "runtime" and len({run.hardware for _, run in points}) > 1:
+            return Result(None)
+        return correlate([(h, run.values[metric]) for h, run in points])
 
     # Tables 8, 9 and 11: estimates ----------------------------------------------------------------
 
@@ -222,7 +240,12 @@ def _compare(ours: list[Run], theirs: list[Run], metric: str) -> Result:
     if metric.startswith("pass@"):
         k = int(metric.removeprefix("pass@"))
         return compare_accuracy([run.scores for run in ours], [run.scores for run in theirs], k)
-    return compare_durations(*([run.values[metric] for run in runs] for runs in (ours, theirs)))
+    pairs = [
+        (our_run.values[metric], their_run.values[metric])
+        for our_run, their_run in zip(ours, theirs, strict=True)
+        if metric != "runtime" or our_run.hardware == their_run.hardware
+    ]
+    return compare_durations(pairs)
 
 
 def _mean_columns(runs: dict[str, list[Run]], columns: dict[str, str]) -> dict:

@@ -11,7 +11,6 @@ from tests.recompute_statistics import (
     DASH,
     Result,
     adjust_minus,
-    correlate,
     estimate_share,
     format_p,
     format_percent,
@@ -163,7 +162,7 @@ def _list_claim_families(results: "Results") -> Iterator[list[Row]]:
     for metric, limits in (("staleness", {"above": 0.0}), ("runtime", {"below": 0.0})):
         yield [
             Row(
-                correlate(_read_sweep(results, b, metric)),
+                results.correlate(b, metric),
                 lambda r: adjust_minus(f"{r:.3f}"),
                 float(paper["correlations"][b][metric]),
                 **limits,
@@ -176,19 +175,7 @@ def _list_claim_families(results: "Results") -> Iterator[list[Row]]:
         yield [Row(result, format_ratio, None, above=1.0)]
         # The share of clipped weights is within a factor of 2 of the paper's.
         clipped = read_number(texts["clipped"]["value"])
-        shares = [value for _, value in _read_sweep(results, "math", "clip_fraction")]
+        clipped_runs = results.read_sweep("math", "clip_fraction")
+        shares = [run.values["clip_fraction"] for _, run in clipped_runs]
         limits = {"above": clipped / 2, "below": 2 * clipped}
         yield [Row(estimate_share(shares), format_percent, clipped, **limits)]
-
-
-def _read_sweep(results: "Results", benchmark: str, metric: str) -> list[tuple[int, float]]:
-    """Return H and the metric of each run of Table 3 that has the metric.
-
-    A run in which no group had a gradient has neither staleness nor a share of clipped weights.
-    """
-    return [
-        (int(name[7:]), run.values[metric])
-        for name in results.sweep
-        for run in results.read(benchmark, name)
-        if run.values[metric] is not None
-    ]

@@ -105,9 +105,11 @@ def _estimate(table: np.ndarray, least: float, most: float) -> Result:
     return Result(value, low, high, p)
 
 
-def compare_durations(ours: list[float], theirs: list[float]) -> Result:
+def compare_durations(pairs: list[tuple[float, float]]) -> Result:
     """Return the ratio of geometric means, by a paired t-test of logarithms."""
-    logs = [math.log(a / b) for a, b in zip(ours, theirs, strict=True)]
+    if not pairs:
+        return Result(None)
+    logs = [math.log(a / b) for a, b in pairs]
     mean_log, n = statistics.fmean(logs), len(logs)
     if n == 1:
         return Result(math.exp(mean_log))

@@ -103,8 +103,8 @@ def render_label(text: str) -> str:
             return rf"$r(H,\mathrm{{{match['metric']}}})$"
         return f"$H{match['value'] or ''}$"
 
-    # Not the H in a name (Nemotron-H-8B), nor in a long word, where \allowbreak stands before it.
-    lone_h = r"(?<!\\allowbreak )(?<![\w.\\-])H(?P<value>=\d+)?(?![\w-])"
+    # Not the H in a name (Nemotron-H-8B), nor in a long word, where \allowbreak stands beside it.
+    lone_h = r"(?<!\\allowbreak )(?<![\w.\\-])H(?P<value>=\d+)?(?![\w-]|\\allowbreak)"
     return re.sub(rf"\br\(H, (?P<metric>\w+)\)|{lone_h}", to_formula, escape(text))
 
 

@@ -109,7 +109,12 @@ def estimate_contrast(
 
 
 def estimate_ratio(a: pd.DataFrame, b: pd.DataFrame, metric: str) -> Estimate | None:
-    """Return the ratio a / b of a duration over the seeds that both have; None without any."""
-    pairs = a.set_index("seed")[metric].to_frame("a").join(b.set_index("seed")[metric].rename("b"))
-    # This leaves out seeds that b does not have: their durations are NaN.
-    return estimates.estimate_paired_ratio(list(pairs.a), list(pairs.b))
+    """Return the ratio a / b of a metric over the seeds that both have; None without any.
+
+    Runtimes are compared only between runs on the same hardware. Those in the record of an earlier
+    arena have no column `hardware`: they were scaled to the hardware of the others.
+    """
+    both = a.set_index("seed").join(b.set_index("seed"), how="inner", rsuffix="_b")
+    if metric == "runtime" and "hardware_b" in both:
+        both = both[both.hardware == both.hardware_b]
+    return estimates.estimate_paired_ratio(list(both[metric]), list(both[f"{metric}_b"]))

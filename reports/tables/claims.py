@@ -23,7 +23,7 @@ from reports.formats import Format
 from reports.report_data import BASELINE, BenchmarkRuns, ReportData
 from reports.statistics import estimates, pairs
 from reports.statistics.decisions import adjust_by_holm
-from reports.statistics.estimates import CONFIDENCE_LEVEL, Estimate, correlate_with_h
+from reports.statistics.estimates import CONFIDENCE_LEVEL, Estimate
 from reports.tables.columns import RATIO, RUNTIME, Column, list_accuracy_columns
 from reports.tables.intervals import Comparison
 from reports.tables.layout import build_table, single_group
@@ -213,10 +213,9 @@ class PaperClaim:
         is_accuracy = column.metric.startswith(pairs.PASS_AT)
         title = f" {column.title}" if is_accuracy else ""
         model = "" if runs.is_main_model else f", {runs.model}"
-        missing_reason = f"no {'scores' if is_accuracy else 'runs'} to compare"
         return Evidence(
             f"{self.about}: {runs.label}{model}{title}{suffix}",
-            comparison.estimate or Estimate(None, reason=missing_reason),
+            comparison.estimate or Estimate(None, reason=comparison.missing_reason),
             column.paired.show,
             comparison.paper_value if self.paper_value is None else self.paper_value,
             comparison.sources,
@@ -236,17 +235,17 @@ class PaperClaim:
     def _summarize_over_h(self, data: ReportData, runs: BenchmarkRuns) -> Evidence:
         """Return the row of a metric's correlation with H, or of its mean, over runs of Table 3."""
         metric = self.correlate or self.average
-        sweep = data.h_sweeps[runs.benchmark]
+        column, sweep = Column("", metric, formats.plain), data.h_sweeps[runs.benchmark]
         if self.average:
             no_value = Estimate(None, reason="no run has a share of clipped weights")
             estimate = estimates.estimate_mean(sweep[metric], pairs.SHARE_BOUNDS) or no_value
             show, paper_value = formats.percent, self.paper_value
         else:
-            estimate, show = correlate_with_h(sweep.H, sweep[metric]), formats.correlation
+            estimate, show = column.correlate_with_h(sweep), formats.correlation
             r = paper.get_correlation(runs.benchmark, metric)
             paper_value = r and r.value
         ordered = sweep.sort_values("H", kind="stable")
-        sources = Column("", metric, formats.plain).list_sources(ordered, labels.run)
+        sources = column.list_sources(ordered, labels.run)
         return Evidence(f"{self.about}: {runs.label}", estimate, show, paper_value, sources)
 
 

@@ -191,9 +191,16 @@ class Column:
         estimate = self.paired and self.paired.compare_runs(runs, best, self.metric)
         return bool(estimate and estimate.covers(self.paired.no_difference))
 
+    def correlate_with_h(self, runs: pd.DataFrame) -> Estimate:
+        """Return the correlation of H and this metric; none for runtimes on different hardware."""
+        machines = runs[runs[self.metric].notna()].hardware.nunique()
+        if self.metric == "runtime" and machines > 1:
+            return Estimate(None, reason=f"runs on {machines} kinds of hardware")
+        return correlate_with_h(runs["H"], runs[self.metric])
+
     def build_correlation_cell(self, runs: pd.DataFrame) -> Cell:
         """Return a cell with the correlation of H and this metric over the runs."""
-        r = correlate_with_h(runs["H"], runs[self.metric])
+        r = self.correlate_with_h(runs)
         missing = explain_missing_runs(runs, [self.metric])
         if r.value is None:
             return Cell(MISSING, reason="; ".join(filter(None, (r.reason, missing))))
@@ -361,11 +368,9 @@ def build_algorithm_table(
         flat: whether each block is a single column, whose title is that of the block.
         facts: further variables of the table's texts.
     """
-    frame = data.frame
-    frame = frame[frame.algorithm.isin(row_labels) & frame.seed.isin(seeds)]
     groups, runs_by_block = {}, []
     for block in blocks:
-        runs = frame[(frame.benchmark == block.benchmark) & (frame.model == block.model)]
+        runs = data.select_runs(block.benchmark, list(row_labels), seeds, block.model).frame
         runs_by_block.append(runs)
         for column in block.columns:
             group, title = ("", block.title) if flat else (block.title, column.title)

@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
+import pandas as pd
+
 from rapid.artifacts.metrics import EVALUATION_METRICS
 from rapid.config.params import Params
 from rapid.config.studies import Hypothesis
@@ -77,7 +79,7 @@ class HypothesisTest:
         sources = tuple(
             Source(
                 f"{factor:g} x {self.study.label_variant(name)}, seed {run.seed}",
-                formats.plain(run[metric]),
+                MISSING if pd.isna(run[metric]) else formats.plain(run[metric]),
                 get_result_path(run, metric),
             )
             for name, factor in self.hypothesis.contrast.items()

@@ -26,6 +26,7 @@ from reports.tables.table import MISSING, Cell, Source, Table, build_estimate_ce
 
 NO_SCORES = "no interval, because the runs do not all have scores of the same problems"
 NO_PAIR = "no seed has runs of both"
+NO_RUNTIME_PAIR = f"{NO_PAIR} on one kind of hardware"
 
 
 # Intervals ----------------------------------------------------------------------------------------
@@ -95,7 +96,7 @@ class Comparison:
 
     @cached_property
     def estimate(self) -> Estimate | None:
-        """The paired ratio or difference; None if no seed has both algorithms."""
+        """The paired ratio or difference; None if no seed has comparable runs of both."""
         ours, reference = self.runs.select(self.ours), self.runs.select(self.reference)
         return self.column.paired.compare_runs(ours, reference, self.column.metric)
 
@@ -121,12 +122,19 @@ class Comparison:
             return None
         return self.estimate.p_at(self.column.paired.no_difference)
 
+    @property
+    def missing_reason(self) -> str:
+        """Why `estimate` is None."""
+        if self.column.metric == RUNTIME.metric:
+            return NO_RUNTIME_PAIR
+        is_accuracy = self.column.metric.startswith(pairs.PASS_AT)
+        return f"{NO_PAIR} with scores by problem" if is_accuracy else NO_PAIR
+
     def build_cell(self) -> Cell:
         """Return the cell of Table 8: the estimate, its interval and p, and the paper's value."""
         estimate, show = self.estimate, self.column.paired.show
         if estimate is None:
-            is_accuracy = self.column.metric != RUNTIME.metric
-            return Cell(MISSING, reason=NO_PAIR + " with scores by problem" * is_accuracy)
+            return Cell(MISSING, reason=self.missing_reason)
         lines, reason = [], "a single pair of runs gives no variance for a test"
         if self.p is not None:
             lines, reason = [f"p {formats.p_value(self.p, '= ')}"], ""

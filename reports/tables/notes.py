@@ -1,5 +1,6 @@
 """Renders captions and notes of tables, and computes the facts that they state."""
 
+import math
 import re
 from collections.abc import Iterable, Sequence
 from functools import cache
@@ -63,13 +64,13 @@ def collect_run_facts(runs: pd.DataFrame) -> dict[str, Any]:
     """Return the facts about runs (rows of `collect_runs`) that notes state."""
     trained, evaluated = runs[runs.no_summary_reason == ""], runs[runs.samples.notna()]
     benchmarks = list(evaluated.groupby("label", sort=False))
+    starts = trained[trained.start != BASE]
     return {
         **collect_origin_facts(trained.hardware, trained.commit),
         **collect_permission_facts(runs.sandbox_permissions),
         "trained": len(trained),
-        "starts": [
-            labels.algorithm(name) for name in trained[trained.start != BASE].start.unique()
-        ],
+        "starts": list(map(labels.algorithm, starts.start.unique())),
+        "start_runs": list(dict.fromkeys(map(_describe_start, starts.start, starts.start_seed))),
         "repeated": (trained.attempt > 1).sum(),
         "disturbed": trained.disturbed.sum(),
         "accepted": runs.accepted.sum(),
@@ -97,6 +98,12 @@ def collect_run_facts(runs: pd.DataFrame) -> dict[str, Any]:
             for label, part in benchmarks
         ],
     }
+
+
+def _describe_start(algorithm: str, seed: float) -> str:
+    """Return the run that other runs start from, in words; NaN stands for their own seed."""
+    words = "the same seed" if math.isnan(seed) else f"seed {seed:.0f}"
+    return f"{labels.algorithm(algorithm)} trained with {words}"
 
 
 def collect_origin_facts(hardware: Iterable[str], commits: Iterable[str]) -> dict[str, list[str]]:

@@ -16,6 +16,7 @@ from rapid.algorithms import PG
 from rapid.artifacts.runs import PHASES
 from reports import formats, labels
 from reports.outcomes import FieldOutcomes
+from reports.tables.intervals import NO_RUNTIME_PAIR
 from reports.tables.layout import build_table, single_group
 from reports.tables.notes import collect_run_facts
 from reports.tables.standings import rank_algorithms
@@ -23,7 +24,6 @@ from reports.tables.table import MISSING, Cell, Table
 
 SAMPLING, TOTAL = "runtime.sampling", "runtime"
 SHARES = (0.25, 0.5, 0.75, 0.9)  # shares of sampling in PG's time on other machines
-NO_PAIR = "no seed has runs of both on one kind of hardware"
 
 
 def build_phases_table(outcomes: FieldOutcomes, number: int) -> Table:
@@ -75,7 +75,7 @@ def _build_ratio_cell(outcomes: FieldOutcomes, share: float | None, name: str) -
     """Return a cell with the time of an algorithm divided by PG's; see `predict_ratio`."""
     our_runs, pg_runs = outcomes.pair_runs(name, PG.name)
     if our_runs.empty:
-        return Cell(MISSING, reason=NO_PAIR)
+        return Cell(MISSING, reason=NO_RUNTIME_PAIR)
     if share is not None and not pg_runs[SAMPLING].sum():
         return Cell(MISSING, reason=f"{labels.algorithm(PG.name)}'s runs have no sampling time")
     return Cell(formats.ratio(predict_ratio(our_runs, pg_runs, share)))

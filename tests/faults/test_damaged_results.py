@@ -81,7 +81,8 @@ def assert_run_again(*paths: Path) -> None:
 
 def test_undamaged_results_are_reported(enter_copy):
     enter_copy()
-    assert make_report(report_arguments("--output", "reports/tables.tex")) == 0
+    files = ["--output", "reports/tables.tex", "--html", "reports/report.html"]
+    assert make_report(report_arguments(*files, "--figures", "reports/figures")) == 0
     assert experiment.main(report_arguments("--out", "reports/experiment")) == 0
     assert maintenance.verify(PARAMS) == 0
 

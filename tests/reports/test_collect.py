@@ -72,6 +72,16 @@ def test_missing_pass_at_k_and_values_that_are_not_finite_have_reasons(params, r
         assert explain_missing(row, name) == f"summary.json has no finite {name}"
 
 
+def test_evaluation_of_an_earlier_model_has_no_values(params, runs):
+    """The training was started again and interrupted: it deleted its manifest first."""
+    runs.write_scores(RUN, [4])
+    runs.write_summary(RUN).with_name("manifest.json").unlink()
+    row = select_row(collect_runs(params, runs.root), RUN)
+    assert math.isnan(row["pass@1"]) and not row.scores
+    reason = "not evaluated: the run's training is not finished"
+    assert explain_missing(row, "pass@1") == reason
+
+
 def test_summary_of_a_base_model_is_ignored(params, runs):
     runs.write_summary(BASE)
     assert math.isnan(select_row(collect_runs(params, runs.root), BASE).runtime)
@@ -100,7 +110,8 @@ def test_evaluation_must_match_the_prepared_problems_and_its_run(params, runs):
 def test_row_has_the_start_acceptance_and_sandbox_permissions_of_its_jobs(params, runs):
     permission = {"unsafe_lean": True}
     runs.add_to_manifest(
-        runs.write_summary(RUN), spec={"training": {"start": "sft"}, "grading": permission}
+        runs.write_summary(RUN),
+        spec={"training": {"start": "sft", "start_seed": 3}, "grading": permission},
     )
     runs.add_to_manifest(runs.write_scores(RUN, [4]), accepted=[{"by": "a person"}])
     runs.write_summary(PG)
@@ -111,6 +122,7 @@ def test_row_has_the_start_acceptance_and_sandbox_permissions_of_its_jobs(params
         ("base", False, set()),
         ("base", False, set()),
     ]
+    assert [row.start_seed for row in rows[:2]] == pytest.approx([3, math.nan], nan_ok=True)
 
 
 def test_demonstrations_newer_than_a_run_are_an_error(params, runs):

@@ -10,8 +10,11 @@ import pytest
 import yaml
 
 from rapid.config import specs
+from rapid.config.params import load
+from rapid.freshness import Job, examine_jobs
 from reports.__main__ import main
 from reports.plots import style
+from tests.reports.conftest import SVG
 
 
 @pytest.fixture
@@ -61,6 +64,61 @@ def test_results_of_other_parameters_are_named(values, params, runs, tmp_path, c
     folder = "runs/mbpp_plus/tiny_qwen/rapid-H4/seed0"
     assert f"such as {folder}: objective.eta: 2.0 is now 7.0. To repeat" in err
     assert err.count("\n") == 1 and "run snakemake" in err
+
+
+@pytest.mark.parametrize(
+    ("sft", "count", "difference"),
+    [
+        (
+            {"demonstrations": 0, "temperature": 0.25},
+            2,
+            "models/teacher: pretraining.learning_rate: 0.003 is now 0.125",
+        ),
+        (
+            {"demonstrations": 100, "error_rate": 0.5},
+            1,
+            "distilled/math: error_rate: 0.0 is now 0.5",
+        ),
+    ],
+)
+def test_other_demonstrations_of_sft_are_named(
+    values, runs, tmp_path, capsys, sft, count, difference
+):
+    """A teacher's completions, or generated demonstrations, which need no teacher."""
+    values["sft"] |= {"demonstrations": sft["demonstrations"]}
+    params = load(values)
+    for name, spec in (
+        ("distilled/math", specs.build_distill_spec(params, "math")),
+        ("models/teacher", specs.build_model_spec(params, "teacher")),
+    ):
+        manifest = tmp_path / name / "manifest.json"
+        runs.add_to_manifest(manifest, spec=spec.model_dump(mode="json"))
+    options = ["--root", str(tmp_path), "--text"]
+    assert main(["--config", json.dumps(values), *options]) == 0
+    assert capsys.readouterr().err == ""
+    values["sft"] |= sft
+    values["pretraining"] |= {"learning_rate": 0.125}
+    assert main(["--config", json.dumps(values), *options]) == 0
+    err = capsys.readouterr().err
+    assert f"warning: {count} of the jobs" in err and f"such as {difference}. To repeat" in err
+
+
+def test_a_part_of_the_report_does_not_replace_that_of_the_pipeline(
+    params, values, tmp_path, monkeypatch
+):
+    """Its other files may be older, so the pipeline makes the report again."""
+    monkeypatch.setattr(style, "render", lambda figure, kinds, page: dict.fromkeys(kinds, SVG))
+    folder = tmp_path / "reports"
+    job = Job("report", str(folder), specs.build_report_spec(params))
+    names = {"--output": "tables.tex", "--html": "report.html", "--figures": "figures"}
+    options = [text for option, name in names.items() for text in (option, f"{folder}/{name}")]
+    arguments = ["--config", json.dumps(values), "--root", str(tmp_path)]
+    assert main([*arguments, *options]) == 0
+    assert examine_jobs([job]).current == [job]
+    for _ in range(2):
+        assert main([*arguments, *options[:2]]) == 0
+        reason = f"only: ['{folder}/tables.tex'] is now None"
+        assert examine_jobs([job]).stale[job].endswith(reason)
 
 
 def test_files_of_tables_name_the_experiment(values, tmp_path):
@@ -145,7 +203,12 @@ def test_wrong_parameters_exit_with_2(values, tmp_path, capsys, params, options,
 
 
 def test_missing_options_are_a_usage_error(config, capsys):
-    for arguments, message in ((["--config", config], "nothing to do"), (["--text"], "--config")):
+    for arguments, message in (
+        (["--config", config], "nothing to do"),
+        (["--text"], "--config"),
+        (["--config", config, "--output", "paper/appendix.tex"], "a .tex file other than appendix"),
+        (["--config", config, "--output", "tables.txt"], "--output tables.txt: name a .tex file"),
+    ):
         with pytest.raises(SystemExit) as stop:
             main(arguments)
         assert stop.value.code == 2

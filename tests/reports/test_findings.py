@@ -86,6 +86,13 @@ def test_runs_of_several_machines_and_disturbed_runs_are_named(params, runs):
     assert time.endswith("Other programs slowed 4 of 4 training runs.")
 
 
+def test_runtimes_of_different_machines_are_not_compared(params, runs):
+    leave_pair(runs, 0, (60.0, 30.0), ([1] * 9, [2] * 9))
+    runs.write_summary(make_run("pg", 0), hardware="another processor")
+    time, _, _ = read_lead(params, runs)
+    assert "PG on MBPP+ (made) and MATH (made) from the same hardware." in time
+
+
 @pytest.mark.parametrize("seeds", [[1, 2, 3], []])
 def test_studies_say_how_many_variants_differ(params, runs, seeds):
     study = params.studies.compared["clip"]

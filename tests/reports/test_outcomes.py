@@ -183,3 +183,13 @@ def test_published_problems_are_not_clustered(data, clustered_data, monkeypatch)
     claims, *_ = contents.build_arena(clustered_data).results
     note = "Problems of MATH (hub) are not clustered, because they are not generated."
     assert note in claims.notes
+
+
+def test_run_on_hardware_without_pg_has_no_accuracy_in_equal_time(data):
+    moved = (data.frame.seed == 2) & data.frame.algorithm.str.startswith("dapo")
+    frame = data.frame.assign(hardware=data.frame.hardware.mask(moved, "another processor"))
+    rows = build_record(replace(data, frame=frame))
+    rows = rows[rows.algorithm == "dapo"].set_index("seed")
+    assert list(rows.accuracy_in_time) == pytest.approx([0.5, math.nan], nan_ok=True)
+    recorded = read_recorded_outcome(rows, 1)
+    assert list(recorded.accuracy_in_time.index) == [1] and list(recorded.accuracy.index) == [1, 2]

@@ -21,6 +21,9 @@ def experiment(request, tmp_path_factory):
     runs.write_all(params)
     slow = root / "runs/math/tiny_qwen/dapo/seed1/summary.json"
     runs.edit(slow, lambda document: document.update(attempt=2, disturbed=True))
+    for name in ("pg", "rapid-H2"):
+        moved = root / f"runs/mbpp_plus/tiny_qwen/{name}/seed1/summary.json"
+        runs.edit(moved, lambda document: document.update(hardware="another processor"))
     write_report(values, root)
     return root, params.model_dump()
 

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rapid.algorithms import ALGORITHMS
+from rapid.benchmarks import BENCHMARKS
 from reports import labels
 from reports.render import tex
 
@@ -50,6 +51,7 @@ def test_escaped_text_prints_as_it_was_written(text, expected):
         ("RAPID (H=8) r(H, Acc) NVIDIA H100", r"RAPID ($H=8$) $r(H,\mathrm{Acc})$ NVIDIA H100"),
         ("Nemotron-H-8B, H", "Nemotron-H-8B, $H$"),
         ("x.H", "x.H"),
+        ("Hu" * 13, r"\allowbreak ".join("Hu" * 13)),
     ],
 )
 def test_only_a_lone_h_is_a_formula(label, expected):
@@ -92,6 +94,14 @@ def test_a_character_is_printed_or_listed_as_unprintable(text):
 def test_a_label_that_cannot_be_printed_is_refused(monkeypatch, label, message):
     monkeypatch.setattr(ALGORITHMS["pg"], "label", label)
     with pytest.raises(labels.BadLabel, match=f"algorithm pg: .*{message}"):
+        labels.check_labels()
+
+
+def test_a_benchmark_needs_a_label_of_its_own(monkeypatch):
+    """The columns of tables are found by the label."""
+    gcd = type("Gcd", (type(BENCHMARKS["math"]),), {"name": "gcd"})
+    monkeypatch.setitem(BENCHMARKS, "gcd", gcd())
+    with pytest.raises(labels.BadLabel, match="benchmark gcd: label 'MATH' is also that of math"):
         labels.check_labels()
 
 

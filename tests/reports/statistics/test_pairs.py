@@ -106,6 +106,19 @@ def test_contrast_sums_scores_times_factors(params, runs):
     assert clustered.sample == "n = 2 seeds and 2 problems"
 
 
+def test_runtimes_are_compared_on_the_same_hardware_only():
+    """The second seed ran on two machines; records of arenas do not name the machine."""
+    columns = {"seed": [1, 2], "completion_length": [8.0, 8.0]}
+    ours = pd.DataFrame(columns | {"runtime": [3.0, 1.0], "hardware": ["A6000", "H100"]})
+    theirs = pd.DataFrame(columns | {"runtime": [4.0, 4.0], "hardware": ["A6000", "A6000"]})
+    ratio = pairs.estimate_ratio(ours, theirs, "runtime")
+    assert ratio.value == pytest.approx(0.75) and ratio.sample.endswith("n = 1 pairs")
+    assert pairs.estimate_ratio(ours[1:], theirs, "runtime") is None
+    assert pairs.estimate_ratio(ours, theirs, "completion_length").sample.endswith("n = 2 pairs")
+    recorded = theirs.drop(columns="hardware")
+    assert pairs.estimate_ratio(ours, recorded, "runtime").sample.endswith("n = 2 pairs")
+
+
 def test_contrast_of_other_metrics_is_a_t_test_over_common_seeds():
     ours = pd.DataFrame({"seed": [1, 2, 3, 4], "entropy": [0.5, 0.75, 1.0, float("nan")]})
     theirs = pd.DataFrame({"seed": [3, 2, 1, 4], "entropy": [0.5, 0.5, 0.5, 0.5]})

@@ -183,6 +183,19 @@ def test_verdict_follows_from_known_runs(values, runs, about, metric, data, verd
     assert find_claim_row(load(values), runs, about).verdict == verdict
 
 
+def test_runtimes_on_different_hardware_decide_nothing(params, runs):
+    """With H = 4 the runs were on a faster machine than the others."""
+    write_metric(runs, "seconds", {"pg": (100, 112), "rapid-H2": (90, 98)})
+    for seed, seconds in enumerate((10, 11)):
+        runs.write_summary(make_run("rapid-H4", seed), seconds=seconds, hardware="a faster machine")
+    for about, reason in (
+        ("RAPID faster", "no seed has runs of both on one kind of hardware"),
+        ("Runtime falls", "runs on 2 kinds of hardware"),
+    ):
+        row = find_claim_row(params, runs, about)
+        assert (row.verdict, row.value_text, row.reason) == (UNTESTED, "—", reason)
+
+
 def test_each_saving_is_claimed_on_the_benchmark_of_the_paper(params, runs):
     """The last column has the paper's ratio: 4h14m / 4h49m for RAPID (H=4) on MATH."""
     write_metric(runs, "seconds", {"rapid-H4": (10, 11), "pg": (100, 112)})

@@ -1,6 +1,7 @@
 """Accuracies with and without the problems whose published statement has a known flaw."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from rapid.artifacts.files import write_json
 from rapid.benchmarks.problem_source import FLAWED, ProblemSource
 from rapid.config.params import load
 from reports import formats
+from reports.__main__ import main
 from reports.render import text
 from reports.report_data import ReportData
 from reports.statistics import crossed, pairs
@@ -88,6 +90,17 @@ def test_notes_count_the_flawed_problems(read_runs):
     assert "Table\N{NO-BREAK SPACE}9 of the main report" in note.replace(
         "Table 9", "Table\N{NO-BREAK SPACE}9"
     )
+
+
+def test_tables_can_be_used_without_the_appendix(read_runs, values, runs):
+    read_runs({"p0": ""})
+    output = runs.root / "tables.tex"
+    arguments = ["--config", json.dumps(values), "--root", str(runs.root)]
+    assert main([*arguments, "--output", str(output)]) == 0
+    tex = output.read_text()
+    assert "Table~9 of the main report" in tex
+    references = set(re.findall(r"\\ref{(.*?)}", tex))
+    assert references <= set(re.findall(r"\\label{(.*?)}", tex))
 
 
 def test_source_without_prepared_data_has_no_flawed_problems():

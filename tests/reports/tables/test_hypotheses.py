@@ -98,6 +98,14 @@ def test_missing_runs_leave_a_test_untested(params, complete):
     assert (cell.text, cell.reason) == ("\u2014", "no seed has all runs of the contrast")
 
 
+def test_missing_run_of_a_contrast_is_shown_as_a_dash(params, complete):
+    complete.delete(complete.root / make_run(HALF, SEEDS[0]).evaluation / "evaluation.json")
+    half = judge_all(params, complete)[2]
+    sources = half.build_estimate_cell().sources
+    assert [source.text == "\u2014" for source in sources].index(True) == 0
+    assert all(source.text != "nan" for source in sources)
+
+
 def test_table_has_a_row_for_each_test(params, complete):
     data = ReportData.read(params, complete.root, list_study_runs(params))
     table = studies.build_tables(data)[-2]

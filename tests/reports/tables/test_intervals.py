@@ -127,7 +127,7 @@ def test_notes_and_cells_name_missing_runs(params, runs):
     reasons = [cell.reason for cell in row_cells(table, "H=4", "math")]
     assert reasons == [
         "no seed has runs of both with scores by problem",
-        "no seed has runs of both",
+        "no seed has runs of both on one kind of hardware",
     ]
     assert table.notes[-2:] == [
         "p: for the hypothesis of no difference, not adjusted for the number of comparisons.",

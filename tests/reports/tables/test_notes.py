@@ -8,7 +8,8 @@ from reports.tables import notes
 
 RUN = {
     "label": "MATH", "model": "m", "algorithm": "pg", "seed": 1, "samples": 8, "problems": 40, "temperature": 0.6,
-    "top_p": 0.95, "no_summary_reason": "", "hardware": "A", "commit": "b", "start": "base", "attempt": 1,
+    "top_p": 0.95, "no_summary_reason": "", "hardware": "A", "commit": "b", "start": "base", "start_seed": float("nan"),
+    "attempt": 1,
     "disturbed": False, "accepted": False, "sandbox_permissions": set(), "reasons": {},
     "evaluation_reasons": {}, "no_evaluation_reason": "", "scores": {"p": (8, 4)}, "flawed": frozenset(),
 }  # fmt: skip
@@ -62,6 +63,7 @@ UNGRADED = {"passed": 90, "infrastructure": 2}
         ([{"sandbox_permissions": {"y"}}, {}, {"sandbox_permissions": {"x"}}], "Unsafe: 2 of 3 jobs"),
         ([{"sandbox_permissions": {"y"}}, {"sandbox_permissions": {"x", "y"}}], "(grading.x and grading.y)"),
         ([{"start": "sft"}, {"start": "sft"}], "the model that SFT trained with the same seed"),
+        ([{"start": "sft", "start_seed": 1.0}], "the model that SFT trained with seed 1; Base is"),
         ([{"no_summary_reason": "gone"}], "No model has been trained."),
         ([{}, {"hardware": ""}], "Hardware: A; not recorded. Runtimes on different"),
         ([{"commit": "b" * 40}, {"commit": ""}], f"Code: commits {'b' * 12} and not recorded."),

@@ -70,6 +70,20 @@ def test_start_run_of_rl_has_a_row_and_a_note(values, runs, start, rows):
     assert [n.startswith(note_start) for n in table.notes if "Start" in n] == [True] * len(rows)
 
 
+@pytest.mark.parametrize("algorithms", [["pg"], ["pg", "sft"]])
+def test_start_row_has_only_the_run_that_all_others_start_from(values, runs, algorithms):
+    """The run of SFT with seed 7, even if the table has other runs of SFT."""
+    values["tables"]["main"]["algorithms"] = algorithms
+    values["training"] |= {"start": "sft", "start_seed": 7}
+    params = load(values)
+    runs.write_all(params)
+    table = build_main(params, runs)
+    cell = select_column(table, "MATH (made)", "Pass@1")["SFT (start)"]
+    assert [source.label for source in cell.sources] == ["seed 7"] and cell.text != "—"
+    (note,) = (note for note in table.notes if note.startswith("Start"))
+    assert "the model that SFT trained with seed 7; Base is" in note
+
+
 def test_best_is_the_highest_accuracy_and_the_lowest_runtime_without_base_and_sft(params, runs):
     scores = {"base": 0.9, "sft": 0.8, "grpo": 0.3, "pg": 0.2}
     seconds = {"sft": 1, "grpo": 300, "pg": 200, "dapo": 400}
