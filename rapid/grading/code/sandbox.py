@@ -81,8 +81,7 @@ ADVICE = (
     "If Python itself does not start (error while loading shared libraries), use a Python that "
     "needs no LD_LIBRARY_PATH. Otherwise: "
     f"{INSTALL}. {ALLOW_NAMESPACES}. Or use a kernel with Landlock (Linux 5.13) and seccomp. "
-    "To grade without a sandbox: --unsafe-sandbox of rapid grade, "
-    "grading.unsafe_sandbox in params.yaml"
+    "Without a sandbox: --unsafe-sandbox of rapid grade, grading.unsafe_sandbox in params.yaml"
 )
 
 

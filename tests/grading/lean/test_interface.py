@@ -102,7 +102,9 @@ class TestBothBackends:
             lean.check("p1", "theorem p1 (x : NoSuchType.X) : True :=", " trivial")
 
     @pytest.mark.parametrize("role", ["judge", "author"])
-    def test_a_statement_that_times_out_twice_is_a_bad_one(self, tmp_path, without_sandbox, role, monkeypatch):
+    def test_a_statement_that_times_out_twice_is_a_bad_one(
+        self, tmp_path, without_sandbox, role, monkeypatch
+    ):
         message = (
             rf"statement of p1 was not elaborated in two attempts of 0.5 s .*{role}\): timeout"
         )
