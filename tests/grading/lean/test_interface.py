@@ -102,17 +102,13 @@ class TestBothBackends:
             lean.check("p1", "theorem p1 (x : NoSuchType.X) : True :=", " trivial")
 
     @pytest.mark.parametrize("role", ["judge", "author"])
-    def test_a_statement_that_times_out_twice_is_a_bad_one(
-        self, tmp_path, without_sandbox, role, monkeypatch
-    ):
-        message = (
-            rf"statement of p1 was not elaborated in two attempts of 0.5 s .*{role}\): timeout"
-        )
-        with LeanChecker(timeout=0.5, backend=make_stand_in(tmp_path), unsafe=True) as checker:
-            for _ in range(2):
-                with pytest.raises(BadStatement, match=message):
-                    checker.check("p1", f"{STATEMENT} -- {role} hangs\n", RIGHT)
-                monkeypatch.setattr(checker, "_ask", None)  # Lean is not asked again
+    def test_a_statement_that_times_out_twice_is_a_bad_one(self, fake_checker, role, monkeypatch):
+        fake_checker.timeout = 0.5
+        message = rf"p1 was not elaborated in two attempts of 0.5 s .*\(the {role}\): timeout"
+        for _ in range(2):
+            with pytest.raises(BadStatement, match=message):
+                fake_checker.check("p1", f"{STATEMENT} -- {role} hangs\n", RIGHT)
+            monkeypatch.setattr(fake_checker, "_ask", None)  # Lean is not asked again
 
     def test_a_header_that_needs_mathlib_is_reported_with_advice(self, backend):
         checker = LeanChecker(timeout=3, header="import Mathlib\n", backend=backend)
