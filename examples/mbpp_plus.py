@@ -37,7 +37,7 @@ settings: dict[str, Any] = {
     "learning_rate": 1e-6,
     "logging_steps": 8,
     "gradient_checkpointing": False,
-    "grading_workers": 12,  # threads that grade while others are sampled: more than graders
+    "grading_workers": 12,  # threads that grade completions while others are sampled
 }
 if arguments.smoke:
     from smoke import load_dataset, shrink

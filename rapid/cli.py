@@ -102,7 +102,7 @@ STAGE_COMMANDS = (
 def _build_parser() -> Parser:
     parser = Parser(
         prog="rapid",
-        description="The RAPID pipeline. Snakemake calls prepare to evaluate; you call the others.",
+        description="The RAPID pipeline. Snakemake calls the commands from prepare to evaluate.",
     )
     parser.add_argument("--version", action="version", version=f"rapid {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="command")
@@ -209,7 +209,7 @@ def _add_plan(commands) -> None:
 
 
 def _add_configfile(command: Parser) -> None:
-    help_text = "parameter files, each over those before it; params.yaml is always read first"
+    help_text = "parameter files, each over those before it; params.yaml, if it exists, is read first"
     default = [Path("params.yaml")]
     command.add_argument("--configfile", nargs="+", type=Path, default=default, help=help_text)
 
@@ -285,7 +285,7 @@ def _run_train(args) -> int:
     if summary.runtime:
         outcome = "" if summary.reward_last is None else f"reward {summary.reward_last:.1%}, "
         if had_no_signal(args.out):
-            outcome += "nothing was learned (in each group all rewards were equal), "
+            outcome += "in each group all rewards were equal, "
         print(f"{args.out}: {outcome}{summary.runtime.total:.1f} s of training", file=sys.stderr)
         report_ungraded(summary.reasons)
     else:

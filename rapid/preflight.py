@@ -78,7 +78,7 @@ def run_checks(params: Params, machine: bool = True) -> Iterator[Check]:
     if machine:
         yield from _check_machine(params)
     yield _check_packages(params)
-    yield from check_cpu_jobs(params) if machine else check_reporter(params)
+    yield from check_late_requirements(params) if machine else check_reporter(params)
     model_sizes: dict[str, int] = {}
     for name in list_needed_models(params):
         if isinstance(model := params.models[name], PublishedModel):
@@ -182,8 +182,8 @@ def check_reporter(params: Params) -> Iterator[Check]:
         yield _build_check("logging.report_to", finding, exists, advice)
 
 
-def check_cpu_jobs(params: Params) -> Iterator[Check]:
-    """Yield the checks of what jobs on this machine would miss only after a part of the run."""
+def check_late_requirements(params: Params) -> Iterator[Check]:
+    """Yield checks of requirements without which jobs would fail in the middle of a run."""
     yield from check_reporter(params)
     if params.compute.processes > 1 or params.compute.sampler == "vllm":
         yield _check_compiler()

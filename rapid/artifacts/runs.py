@@ -171,7 +171,7 @@ class RunSummary(_AfterMetrics, _Metrics):
 
 
 def had_no_signal(run: Path) -> bool:
-    """Return whether all rewards were equal in each group of a run: it had nothing to learn from.
+    """Return whether all rewards were equal in each group of a run.
 
     Returns False if the algorithm has no rewards.
 

@@ -155,7 +155,8 @@ def _find_off_policy_errors(config) -> Iterator[str]:
             f"weight, but the baseline of objective='{config.objective}' multiplies every reward "
             f"by a weight; leave it unset, or set {on_policy}"
         )
-    if config.use_rollout_logps and config.use_vllm and config.vllm_importance_sampling_correction:
+    corrects_vllm = config.use_vllm and config.vllm_importance_sampling_correction
+    if config.uses_trl_loss and config.use_rollout_logps and corrects_vllm:
         yield (
             "vllm_importance_sampling_correction=True: the log-probs of use_rollout_logps=True "
             "contain the difference between vLLM and the policy already, so that it would be "

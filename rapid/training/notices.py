@@ -12,7 +12,7 @@ from rapid.training.refusals import describe_sample
 
 logger = logging.getLogger(__name__)
 
-# A warning is given if no group (the completions of a prompt) has different rewards in at least
+# A warning is given if no group (the completions of a prompt) has rewards to learn from in at least
 # MIN_BATCHES consecutive inference batches (completions sampled at once) with at least MIN_GROUPS
 # groups in all. In fewer groups, rewards are often equal by chance if the policy seldom solves a
 # problem.
@@ -118,9 +118,10 @@ class Notices(TrainerCallback):
             self._warn("graded", step, count=count, effect=effect, sample=sample)
 
     def check_rewards(self, step: int, batch: Batch, group_size: int) -> None:
-        """Warn if no group of the last inference batches has different rewards.
+        """Warn if no group of the last inference batches has rewards to learn from.
 
-        If the algorithm also learns from equal rewards other than 0, warn if all rewards are 0.
+        These are different rewards. If the kind of the algorithm's groups is "rewarded", as for
+        RAPID without a baseline, they are also equal rewards other than 0.
         """
         rewards, config = batch["rewards"][batch["graded"]], self._config
         kind = config.algorithm.get_gradient_group_kind(
@@ -157,7 +158,10 @@ class Notices(TrainerCallback):
         self._first_step = state.global_step
 
     def on_train_end(self, args, state, control, **_):
-        """Warn if no group had different rewards in the whole run, including before a resume."""
+        """Warn if no group had rewards to learn from in the whole run.
+
+        Of the part before a resume, only different rewards are known.
+        """
         has_learned = self._has_learned or any(row.get("rapid/signal") for row in state.log_history)
         if self._is_main and self._batches and not has_learned:
             batches = "all of its inference batches"

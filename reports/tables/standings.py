@@ -37,14 +37,15 @@ CENSORED = (
 def describe_rank(outcomes: FieldOutcomes, name: str) -> str:
     """Return a sentence on the rank of an algorithm in a field."""
     names = rank_algorithms(outcomes)
-    ratio = estimate_time_ratio(outcomes, name).value if name != PG.name else None
+    estimate = estimate_time_ratio(outcomes, name) if name != PG.name else Estimate(None)
     facts = {
         "benchmark": outcomes.label,
         "algorithm": labels.algorithm(name),
         "rank": names.index(name) + 1,
         "algorithms": len(names),
         "target_accuracy": format_target_accuracy(outcomes),
-        "ratio": "" if ratio is None else formats.ratio(ratio),
+        "ratio": "" if estimate.value is None else formats.ratio(estimate.value),
+        "is_median": estimate.reason == CENSORED,
         "baseline": REFERENCE,
     }
     return " ".join(render_notes(["rank"], facts))

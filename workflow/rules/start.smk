@@ -20,7 +20,7 @@ def check_requirements():
     if os.environ.get("RAPID_PREFLIGHT") == "off":
         return
     if PARAMS.compute.device == "cpu" and is_local:
-        checks = machine_checks.check_cpu_jobs(PARAMS)
+        checks = machine_checks.check_late_requirements(PARAMS)
     else:
         checks = machine_checks.run_checks(PARAMS, is_local)
     if machine_checks.print_checks(checks):  # returns the checks that found something missing

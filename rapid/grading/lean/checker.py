@@ -89,7 +89,7 @@ class LeanChecker:
 
         Raises:
             LeanUnavailable: Lean does not start, or does not accept the header.
-            GraderDied: Lean is killed from outside again and again.
+            GraderDied: Lean is killed from outside again and again, or does not start again.
         """
         with self._lock:
             return max(self._get_ready_process(role).seconds for role in ROLES)
@@ -222,7 +222,7 @@ class LeanChecker:
                 self._restart(role)
         name, statement = goal.values()
         failure = (
-            f"the statement of {name} was not elaborated in two attempts of {self.timeout:g} s by "
+            f"the statement of {name} was not elaborated in two attempts of at most {self.timeout:g} s by "
             f"{self._name_process(role)}: {answer.why}"
         )
         self._failures[name, statement] = failure
