@@ -209,7 +209,7 @@ def _add_plan(commands) -> None:
 
 
 def _add_configfile(command: Parser) -> None:
-    help_text = "parameter files, each over those before it; params.yaml, if it exists, is read first"
+    help_text = "parameter files, each over those before it; params.yaml, if any, is read first"
     default = [Path("params.yaml")]
     command.add_argument("--configfile", nargs="+", type=Path, default=default, help=help_text)
 

@@ -222,8 +222,8 @@ class LeanChecker:
                 self._restart(role)
         name, statement = goal.values()
         failure = (
-            f"the statement of {name} was not elaborated in two attempts of at most {self.timeout:g} s by "
-            f"{self._name_process(role)}: {answer.why}"
+            f"the statement of {name} was not elaborated in two attempts of at most "
+            f"{self.timeout:g} s by {self._name_process(role)}: {answer.why}"
         )
         self._failures[name, statement] = failure
         raise BadStatement(failure)
