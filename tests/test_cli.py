@@ -129,9 +129,7 @@ def test_a_run_without_any_gradient_reports_that_nothing_was_learned(
     train_command, tmp_path, capsys, signal, learned_nothing
 ):
     run(train_command(signal, reward_last=0.0))
-    learned = (
-        "in each group all rewards were equal, " if learned_nothing else ""
-    )
+    learned = "in each group all rewards were equal, " if learned_nothing else ""
     expected = f"{tmp_path}: reward 0.0%, {learned}1.0 s of training"
     assert expected in capsys.readouterr().err.splitlines()
 

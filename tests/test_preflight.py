@@ -249,7 +249,9 @@ def test_deepspeed_and_vllm_need_a_compiler(values, monkeypatch, setting):
     monkeypatch.setenv("CXX", "no-such-compiler")
     check = run_checks(values)["C++"]
     assert "no compiler" in check.finding and "apt install g++" in check.advice
-    assert check in preflight.check_late_requirements(load(values))  # which a workflow on a CPU runs first
+    assert check in preflight.check_late_requirements(
+        load(values)
+    )  # which a workflow on a CPU runs first
 
 
 def test_jobs_too_large_for_the_gpus_are_reported_with_advice(monkeypatch):

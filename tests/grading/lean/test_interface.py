@@ -104,7 +104,9 @@ class TestBothBackends:
     @pytest.mark.parametrize("role", ["judge", "author"])
     def test_a_statement_that_times_out_twice_is_a_bad_one(self, fake_checker, role, monkeypatch):
         fake_checker.timeout = 0.5
-        message = rf"p1 was not elaborated in two attempts of at most 0.5 s .*\(the {role}\): timeout"
+        message = (
+            rf"p1 was not elaborated in two attempts of at most 0.5 s .*\(the {role}\): timeout"
+        )
         for _ in range(2):
             with pytest.raises(BadStatement, match=message):
                 fake_checker.check("p1", f"{STATEMENT} -- {role} hangs\n", RIGHT)
