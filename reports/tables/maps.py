@@ -13,13 +13,13 @@ from reports import formats
 from reports.outcomes import METRIC
 from reports.report_data import ReportData
 from reports.statistics import pairs
+from reports.tables.intervals import NO_PAIR, NO_RUNTIME_PAIR
 from reports.tables.layout import build_table, single_group
 from reports.tables.table import MISSING, Cell, Table
 
 MapCell = tuple[int, int]  # N_step and H
 # A value, the value as text, and half the width of its interval as text ("" for none).
 Change = tuple[float, str, str]
-NO_PAIR = "no seed has runs of both"
 
 
 def select_map_runs(
@@ -51,8 +51,8 @@ def _build_map_table(data: ReportData, benchmark: str, arena_map: ArenaMap, numb
         if h != first_h
     ]
     columns = {
-        "Time saved": lambda both: _build_cell(compute_saving(*both)),
-        "Points gained": lambda both: _build_cell(compute_gain(*both)),
+        "Time saved": lambda runs: _build_cell(compute_saving(*runs), NO_RUNTIME_PAIR),
+        "Points gained": lambda runs: _build_cell(compute_gain(*runs), NO_PAIR),
     }
     return build_table(
         "arena-map",
@@ -66,9 +66,9 @@ def _build_map_table(data: ReportData, benchmark: str, arena_map: ArenaMap, numb
     )
 
 
-def _build_cell(change: Change | None) -> Cell:
+def _build_cell(change: Change | None, missing_reason: str) -> Cell:
     if change is None:
-        return Cell(MISSING, reason=NO_PAIR)
+        return Cell(MISSING, reason=missing_reason)
     _, text, half_width = change
     return Cell(text, deviation=half_width)
 
