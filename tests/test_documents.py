@@ -29,9 +29,18 @@ def read_page(name: str) -> str:
     return (ROOT / name).read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize(
-    "mark", [mark for mark in MARKS if not mark.command], ids=lambda mark: mark.generator
-)
+def list_marks_without_commands() -> list:
+    """Return the marks; those whose text is read from many recorded runs are slow."""
+    return [
+        pytest.param(
+            mark, marks=pytest.mark.slow if mark.generator.split()[0] in ("arena", "study") else ()
+        )
+        for mark in MARKS
+        if not mark.command
+    ]
+
+
+@pytest.mark.parametrize("mark", list_marks_without_commands(), ids=lambda mark: mark.generator)
 def test_generated_texts_that_need_no_results_are_up_to_date(mark):
     assert mark.generate_text(ROOT) == mark.text, "make figures-of-docs WRITE=1"
 

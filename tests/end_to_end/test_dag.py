@@ -232,6 +232,7 @@ def test_a_wrong_value_ends_before_any_job(checkout):
     assert "Traceback" not in output
 
 
+@pytest.mark.slow
 class TestExperiment:
     """An experiment with another eta, which starts from the default's SFT."""
 

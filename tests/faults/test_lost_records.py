@@ -26,7 +26,7 @@ PARAMS = [Path("params.yaml")]
 TARGETS = ["all_distill", "all_train", "all_evaluate"]  # all jobs of the pipeline but the report
 TABLES = "reports/tables.tex"
 TIMES = 20
-SEEDS = [*range(2), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, TIMES))]
+SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, TIMES))]
 
 
 @pytest.fixture(scope="module")
@@ -103,6 +103,7 @@ def test_manifests_and_not_records_decide_whether_parameters_changed(pipeline, s
 
 
 @pytest.mark.fault("workflow: file dated in the future", times=TIMES)
+@pytest.mark.slow
 def test_the_report_is_made_once_if_files_have_times_in_the_future(pipeline):
     rng = random.Random(0)
     files = [path for folder in RESULT_FOLDERS for path in Path(folder).rglob("*.json*")]

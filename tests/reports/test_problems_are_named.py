@@ -164,7 +164,13 @@ OTHER_REPORTS = {
 }
 
 
-@pytest.mark.parametrize("kind", OTHER_REPORTS)
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(kind, marks=pytest.mark.slow if kind == "baseline" else ())
+        for kind in OTHER_REPORTS
+    ],
+)
 def test_studies_arena_and_tuning_name_the_sources(kind, tmp_path):
     list_runs, files = OTHER_REPORTS[kind]
     files = files if "params.yaml" in files else ["params.yaml", *files]

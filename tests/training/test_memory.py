@@ -268,6 +268,7 @@ def test_memory_for_adam_state_is_reserved(toy_model, tmp_path, monkeypatch):
     assert reserves == [2 * 8 * parameters]  # float64
 
 
+@pytest.mark.slow
 def test_training_stays_within_memory_limit_that_is_lowered(toy_model, tmp_path):
     """With a limited address space, weights are those of fixed micro-batches."""
     saved = tmp_path / "limited.pt"

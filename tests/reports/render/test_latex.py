@@ -212,7 +212,13 @@ needs_pdflatex = pytest.mark.skipif(
 @needs_pdflatex
 @pytest.mark.parametrize(
     ("style_name", "notes"),
-    [("plain", "below"), ("iclr", "end"), ("icml", "below"), ("acl", "caption"), ("ieee", "none")],
+    [
+        ("plain", "below"),
+        *(
+            pytest.param(*style, marks=pytest.mark.slow)
+            for style in [("iclr", "end"), ("icml", "below"), ("acl", "caption"), ("ieee", "none")]
+        ),
+    ],
 )
 def test_tables_fit_the_page_of_every_style(values, tmp_path, style_name, notes):
     """All cases are compiled as one document; the log names the folder of each."""
