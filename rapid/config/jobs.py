@@ -119,7 +119,8 @@ class Plan:
     def _priorities(self) -> dict[str, int]:
         """Return the priority of each run, a number from 1.
 
-        Runs of lower seeds have higher priorities. Among runs of one seed the order is random.
+        Runs of lower seeds have higher priorities. Among runs of one seed the order is random. It
+        differs between seeds, also if each seed is planned by itself.
         """
         seeds = {
             name: int(names["seed"])
@@ -127,10 +128,11 @@ class Plan:
             for template, names in [parse_folder(name)]
             if template == RUN
         }
-        shuffled = list(seeds)
-        random.Random(self.params.data_seed).shuffle(shuffled)
-        shuffled.sort(key=seeds.get, reverse=True)
-        return {name: priority for priority, name in enumerate(shuffled, 1)}
+        positions = {
+            name: random.Random(f"{self.params.data_seed} {name}").random() for name in seeds
+        }
+        ordered = sorted(seeds, key=lambda name: (-seeds[name], positions[name]))
+        return {name: priority for priority, name in enumerate(ordered, 1)}
 
     def get_folder(self, name: str) -> str:
         """Return the folder of a job, without building the job if no jobs can be shared."""
@@ -274,12 +276,15 @@ def build_plan(params: Params, root: Path | str = ".") -> Plan:
         root: the folder that contains the jobs' folders and the default's params.yaml.
 
     Raises:
-        BadParams: the default's params.yaml has a wrong value.
+        BadParams: the default's params.yaml has a wrong value, or a name.
     """
     if not params.name:
         return Plan(params)
     file = Path(root) / DEFAULT_FILE
     default = Plan(load_files(file)) if file.is_file() else None
+    if default and default.params.name:
+        reason = "must be null, because the default has no name: write the name in an overlay"
+        raise BadParams(f"{file}: {describe_invalid('name', default.params.name, reason)}")
     return Plan(params, default, get_experiment_root(params.name))
 
 

@@ -5,7 +5,8 @@ starts one fork server (workflow/rules/start.smk) and exports the path of its so
 RAPID_FORK_SERVER. A `rapid` command sends its arguments, working folder, environment and standard
 streams to this socket. The fork server forks a child that runs the command, and answers with the
 child's exit status. If the variable is not set, or nothing answers on the socket, the command runs
-in its own process, with the same result.
+in its own process, with the same result. But `rapid train` waits until the fork server is ready,
+because its imports would disturb the runtime.
 
 If other processes disturb the runtime of a training run (`rapid.training.usage`), the run exits
 with RETRY_STATUS. It is run again in a new child, at most twice, unless the reruns so far are
@@ -35,6 +36,7 @@ from typing import NamedTuple
 from rapid.processes.lifetimes import describe_kill, end_with_parent
 
 SOCKET_VARIABLE = "RAPID_FORK_SERVER"
+PID_VARIABLE = "RAPID_FORK_SERVER_PID"
 ATTEMPT_VARIABLE = "RAPID_ATTEMPT"  # number of the attempt to run the command, from 1
 MAX_ATTEMPTS = 3
 RETRY_STATUS = os.EX_TEMPFAIL  # of a run whose result is correct, but whose runtime was disturbed
@@ -66,6 +68,8 @@ def run_in_child(arguments: list[str]) -> int | None:
     Returns:
         The exit status; None if there is no fork server.
     """
+    if arguments[:1] == ["train"]:
+        _wait_until_ready()
     for attempt in range(1, MAX_ATTEMPTS + 1):
         status = _send_request(arguments, {**os.environ, ATTEMPT_VARIABLE: str(attempt)})
         if status != RETRY_STATUS:
@@ -76,6 +80,19 @@ def run_in_child(arguments: list[str]) -> int | None:
             file=sys.stderr,
         )
     return status
+
+
+def _wait_until_ready() -> None:
+    """Wait until the fork server has imported its packages and listens, or has ended."""
+    path, pid = os.environ.get(SOCKET_VARIABLE), os.environ.get(PID_VARIABLE)
+    if not (path and pid):
+        return
+    import psutil
+
+    with contextlib.suppress(psutil.NoSuchProcess):
+        server = psutil.Process(int(pid))
+        while not Path(path).exists() and server.status() != psutil.STATUS_ZOMBIE:
+            time.sleep(POLL_SECONDS)
 
 
 def _send_request(arguments: list[str], environment: dict[str, str]) -> int | None:

@@ -9,7 +9,7 @@ import yaml
 from rapid.artifacts.layout import EXPERIMENT_REPORT, PHASES, STUDIES
 from rapid.artifacts.manifests import hash_files
 from rapid.config.jobs import Plan, build_plan, list_jobs
-from rapid.config.params import load, read
+from rapid.config.params import BadParams, load, read
 from rapid.config.specs import Run, list_source_files
 from rapid.freshness import Job, list_differences
 from tests.conftest import ROOT
@@ -93,6 +93,14 @@ def test_runs_begin_in_blocks_of_seeds_in_random_order(values):
 
     reseeded = Plan(load(values | {"data_seed": 1}))
     assert sorted(names, key=reseeded.get_priority, reverse=True) != names
+
+    values["tables"]["main"]["seeds"] = [seeds[-1]]
+    names_of_seed = [
+        name for name, run in zip(names, runs, strict=True)
+        if run.seed == seeds[-1] and run.model == values["tables"]["main"]["model"]
+    ]  # fmt: skip
+    only_seed = Plan(load(values))
+    assert sorted(names_of_seed, key=only_seed.get_priority, reverse=True) == names_of_seed != []
 
 
 def get_command(job: Job) -> str:
@@ -229,6 +237,13 @@ def test_a_file_of_problems_has_the_path_that_its_manifest_has(
 
 
 # Experiments -----------------------------------------------------------------------------------------
+
+
+def test_default_with_a_name_is_refused(values, tmp_path):
+    named = values | {"name": "mine"}
+    (tmp_path / "params.yaml").write_text(yaml.safe_dump(named))
+    with pytest.raises(BadParams, match=r"params\.yaml: name: .*write the name in an overlay"):
+        build_plan(load(named), tmp_path)
 
 
 def test_unnamed_parameters_use_the_default_folders(values, default):

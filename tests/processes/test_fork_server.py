@@ -5,10 +5,12 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from contextlib import contextmanager
 
 import pytest
 
+from rapid.processes import fork_server
 from rapid.processes.fork_server import get_attempt
 from tests.subprocesses import assert_gone, kill_at_end, python, wait_for
 
@@ -156,6 +158,24 @@ def test_the_caller_gets_the_output_and_status_of_the_command(socket_path):
     assert result.returncode == 2
     assert result.stderr.startswith("rapid prepare: --spec: not JSON")
     assert run_rapid(socket_path, "--help").stdout == run_rapid("/no/socket", "--help").stdout
+
+
+@pytest.mark.parametrize("starts", [True, False])
+def test_a_training_waits_until_the_fork_server_is_ready_or_has_ended(path, monkeypatch, starts):
+    """Its runtime would include the fork server's imports, which use the same cores."""
+    code = "import time; time.sleep(2)"
+    if starts:
+        code += f"; open({str(path)!r}, 'w').close(); time.sleep(60)"
+    server = subprocess.Popen([sys.executable, "-c", code])
+    monkeypatch.setenv(fork_server.SOCKET_VARIABLE, str(path))
+    monkeypatch.setenv(fork_server.PID_VARIABLE, str(server.pid))
+    with kill_at_end(server):
+        started = time.monotonic()
+        assert fork_server.run_in_child(["evaluate"]) is None
+        assert time.monotonic() - started < 1.5
+        assert fork_server.run_in_child(["train"]) is None  # nothing listens
+        assert path.exists() == starts
+        assert starts or server.poll() == 0
 
 
 def test_a_command_whose_environment_cannot_be_sent_runs_by_itself(socket_path, tmp_path):

@@ -35,7 +35,8 @@ def start_fork_server():
     - for GPUs, because a process that has initialised CUDA (an import may do so) cannot be forked,
     - for vLLM, which starts threads, and threads do not survive a fork.
     """
-    os.environ.pop(fork_server.SOCKET_VARIABLE, None)
+    for variable in (fork_server.SOCKET_VARIABLE, fork_server.PID_VARIABLE):
+        os.environ.pop(variable, None)
     compute = PARAMS.compute
     if not workflow.local_exec or compute.device != "cpu" or compute.sampler != "transformers":
         return
@@ -46,8 +47,11 @@ def start_fork_server():
     with open(f"{PLAN.root}logs/fork_server.log", "w") as log:
         command = [sys.executable, *"-m rapid fork-server".split(), str(path), str(os.getpid())]
         environment = {**os.environ, WORKFLOW_VARIABLE: str(os.getpid())}
-        subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=environment)
+        process = subprocess.Popen(
+            command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=environment
+        )
     os.environ[fork_server.SOCKET_VARIABLE] = str(path)
+    os.environ[fork_server.PID_VARIABLE] = str(process.pid)
 
 
 def remove_start_limit():
