@@ -55,6 +55,14 @@ def find_refused_arguments(args, arguments: dict) -> Iterator[str]:
             f"objective={args.objective!r} sets the learning rate of each step, but DeepSpeed "
             "takes the step before this rate is known: train without DeepSpeed"
         )
+    deepspeed_config = getattr(args.deepspeed_plugin, "hf_ds_config", None)
+    steps = getattr(deepspeed_config, "config", {}).get("gradient_accumulation_steps", "auto")
+    if steps not in (1, "auto"):
+        yield (
+            f"DeepSpeed's configuration sets gradient_accumulation_steps={steps}, but RapidTrainer "
+            "divides the completions of a step itself: in the file of accelerate or DeepSpeed, "
+            "remove the batch sizes and gradient_accumulation_steps, or set them to auto"
+        )
     if "lomo" in args.optim:
         yield (
             f"optim={args.optim} changes weights in every backward pass, but an optimizer "

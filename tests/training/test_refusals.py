@@ -48,12 +48,19 @@ def list_refusals(
     return [*find_refused_arguments(SimpleNamespace(**defaults | args), arguments)]
 
 
+def make_deepspeed_plugin(steps) -> SimpleNamespace:
+    config = {"gradient_accumulation_steps": steps, "train_micro_batch_size_per_gpu": 4}
+    return SimpleNamespace(hf_ds_config=SimpleNamespace(config=config))
+
+
 def test_supported_arguments_are_accepted():
     assert list_refusals() == list_refusals(None) == list_refusals(adapter=LORA) == []
     assert list_refusals(adapter={"r": 8}) == []  # TRL reports that this is no adapter
     assert list_refusals(grading_workers=2) == list_refusals(environment=list) == []
     assert list_refusals(evaluated=ROWS) == list_refusals(evaluated={"a": ROWS, "b": STREAM}) == []
     assert list_refusals(use_vllm=True, model="name") == []
+    assert list_refusals(deepspeed_plugin=make_deepspeed_plugin(1)) == []
+    assert list_refusals(deepspeed_plugin=make_deepspeed_plugin("auto")) == []
     assert list_refusals(use_vllm=True, model=SimpleNamespace(name_or_path="name")) == []
     assert list_refusals(use_vllm=True, vllm_mode="server", model=SimpleNamespace()) == []
     assert list_refusals(ROWS.rename_column("prompt", "environment"), environment=list) == []
@@ -64,6 +71,10 @@ def test_supported_arguments_are_accepted():
     ("arguments", "reason"),
     [
         ({"dataset": ROWS.add_column("image", [0])}, "remove images from the dataset"),
+        (
+            {"deepspeed_plugin": make_deepspeed_plugin(4)},
+            "DeepSpeed's configuration sets gradient_accumulation_steps=4",
+        ),
         (
             {"dataset": QUESTIONS},
             "train_dataset needs the column 'prompt', but has 'question': ren",

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy
 import pytest
 import torch
-from transformers import TrainerCallback
+from transformers import Trainer, TrainerCallback
 from trl import GRPOTrainer
 
 from rapid import RapidConfig
@@ -70,6 +70,15 @@ def test_every_process_knows_name_of_best_checkpoint(toy_model, tmp_path, monkey
     monkeypatch.setattr(RapidConfig, "should_save", False)
     trainer.train()
     assert trainer.state.best_model_checkpoint == str(tmp_path / "checkpoint-1")
+
+
+def test_vllm_gets_the_weights_of_the_best_checkpoint(toy_model, tmp_path, monkeypatch):
+    """TRL sends vLLM the weights if the step differs from the one whose weights vLLM has."""
+    monkeypatch.setattr(Trainer, "_load_best_model", lambda self: None)
+    trainer = build_trainer(toy_model, tmp_path, H=1, max_steps=1)
+    trainer._last_loaded_step = trainer.state.global_step = 1
+    trainer._load_best_model()
+    assert trainer._last_loaded_step != trainer.state.global_step
 
 
 def test_run_that_pushes_checkpoints_is_resumed(toy_model, tmp_path, monkeypatch):

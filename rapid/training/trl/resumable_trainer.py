@@ -114,6 +114,15 @@ class ResumableTrainer(SavingTrainer, GRPOTrainer):
         return (epoch + 1, 0) if step and self.control.should_epoch_stop else (epoch, step)
 
     @override
+    def _load_best_model(self):
+        """Load the best checkpoint, and make vLLM load the weights before it samples again.
+
+        TRL compares the number of the step only, which is that of the last weights.
+        """
+        super()._load_best_model()
+        self._last_loaded_step = -1
+
+    @override
     def _save_rng_state(self, output_dir):
         """Save the states of random generators, and what else the next step depends on.
 
@@ -143,7 +152,11 @@ class ResumableTrainer(SavingTrainer, GRPOTrainer):
         """Restore what the next step depends on. Trainer calls this once, before that step."""
         super()._load_rng_state(checkpoint)
         state, self._loaded_state = self._loaded_state, {}
-        self._tr_loss, self._total_loss_scalar, self._globalstep_last_logged = state["loss"]
+        self._tr_loss, total_loss, self._globalstep_last_logged = state["loss"]
+        # Before 5.19, transformers' train_loss was the mean over the steps of all calls. Now it is
+        # that of this call, so the losses that were not logged yet are subtracted beforehand.
+        is_mean_of_call = hasattr(self, "_initial_global_step")
+        self._total_loss_scalar = -self._tr_loss.item() if is_mean_of_call else total_loss
         metrics, logs = json.loads(state["logs"])
         self._metrics["train"].update(metrics)
         for name, key, column in logs:

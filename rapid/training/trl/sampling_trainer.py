@@ -355,7 +355,7 @@ class SamplingTrainer(
             return
         example = self._examples[row]
         text = self.processing_class.decode(ids, skip_special_tokens=True)
-        if is_conversational(example):
+        if is_conversational({"prompt": example["prompt"]}):
             if getattr(self._tokenizer, "response_template", None) is not None:
                 return  # TRL parses the response with this template, after sampling
             text = [{"role": "assistant", "content": text}]

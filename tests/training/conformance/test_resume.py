@@ -3,6 +3,7 @@
 from collections import Counter
 from pathlib import Path
 from pickle import UnpicklingError
+from statistics import fmean
 
 import pytest
 import torch
@@ -105,6 +106,20 @@ def test_resumed_run_equals_uninterrupted_run(name, toy_model, tmp_path):
             uninterrupted._logs["rewards"].items()
         )
         assert trainer._logs["completion"] == uninterrupted._logs["completion"]
+
+
+def test_mean_loss_of_a_resumed_run_is_that_of_its_own_steps(toy_model, tmp_path):
+    """At the checkpoint, the loss of step 4 is not logged yet. It is not part of the mean."""
+    complete = build_trainer(toy_model, tmp_path / "complete", logging_steps=1)
+    complete.train()
+    losses = [row["loss"] for row in complete.state.log_history if "loss" in row]
+    build_trainer(toy_model, tmp_path / "resumed", logging_steps=3).train()
+    resumed = build_trainer(toy_model, tmp_path / "resumed", logging_steps=3)
+    mean_loss = resumed.train(str(tmp_path / "resumed/checkpoint-4")).training_loss
+    # Before 5.19, transformers divides by the steps of all calls.
+    averaged = losses[4:] if hasattr(resumed, "_initial_global_step") else losses
+    assert mean_loss == pytest.approx(fmean(averaged), abs=1e-4)
+    assert abs(fmean(losses[4:]) - sum(losses) / 4) > 1e-3
 
 
 class SetControl(TrainerCallback):
