@@ -195,7 +195,7 @@ def _add_maintenance(commands) -> None:
         command = _add_command(commands, name, help_text, function)
         _add_configfile(command)
         if name == "restore":
-            help_text = "replace local files by the pushed ones"
+            help_text = "replace or delete local files, so that results are the pushed ones"
             command.add_argument("--force", action="store_true", help=help_text)
         if name == "preflight":
             command.add_argument("--config", help="all parameters as JSON, instead of --configfile")

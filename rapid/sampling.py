@@ -231,9 +231,14 @@ def _limit_length(model: Path, tokenizer, longest: int) -> int | None:
     many, such as Llama 3.2, vLLM then refuses to start if a GPU's memory cannot hold so many. If
     `longest` may be more than the model takes, the result is None, the default.
     """
+    return longest if longest <= read_context_length(model, tokenizer) else None
+
+
+def read_context_length(model: Path, tokenizer) -> int:
+    """Return the largest number of tokens that a model takes; 0 if its config does not say it."""
     config = AutoConfig.from_pretrained(model, trust_remote_code=False).get_text_config()
     positions = getattr(config, "max_position_embeddings", None) or 0
-    return longest if longest <= min(positions, tokenizer.model_max_length) else None
+    return min(positions, tokenizer.model_max_length)
 
 
 def _sample_with_vllm(

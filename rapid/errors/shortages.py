@@ -45,9 +45,10 @@ SHORTAGES = [
         r"[Cc]annot allocate memory|can't allocate memory|out of memory|not enough memory"
         r"|bad_alloc|can't start new thread"
         r"|error return without exception set",  # by C code that got no memory
-        "Lower training.micro_batch (sft.micro_batch for SFT) or set it to auto, or "
-        f"raise the memory limit (ulimit -v, the job's memory in SLURM), {RUN_AGAIN}. `rapid "
-        "plan` says how much a job takes",
+        "Lower training.micro_batch (sft.micro_batch for SFT) or set it to auto, or, for main "
+        f"memory, raise the limit (ulimit -v, the job's memory in SLURM), {RUN_AGAIN}. In the "
+        "pipeline, finished trainings with another micro_batch run again too: `snakemake -n` "
+        "lists them. `rapid plan` says how much a job takes",
     ),
     Shortage(
         "a file or folder is in the way",

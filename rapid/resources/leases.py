@@ -7,6 +7,7 @@ grading, Lean) are bound to the leased cores and see only the leased GPUs. So no
 core or GPU. A job waits until enough are free, and its runtime does not include that time.
 
 All pipelines of a user on a machine share the lock files, which are in the temporary folder.
+Machines that share their temporary folder have lock files of their own.
 Containers and SLURM jobs with a temporary folder of their own do not see each other's leases. A job
 leases only cores that it may run on and GPUs in CUDA_VISIBLE_DEVICES; SLURM sets both. macOS cannot
 bind processes to cores, but leases limit the number of concurrent jobs there too.
@@ -133,7 +134,7 @@ def lease_gpus(count: int) -> list[str]:
 def lock_folder(folder: Path) -> Iterator[None]:
     """Lock a folder for this process while the context is open; create the folder if needed.
 
-    The lock is in the file `lock` of the folder.
+    The lock is the file `lock` of the folder. The file `owner` names the process that holds it.
 
     Args:
         folder: the folder of checkpoints in a run's folder. Messages name the run's folder.
@@ -141,7 +142,7 @@ def lock_folder(folder: Path) -> Iterator[None]:
     Raises:
         BadInput: another process holds the lock, or this user may not open the file.
     """
-    lock_file = folder / "lock"
+    lock_file, owner_file = folder / "lock", folder / "owner"
     deadline = time.monotonic() + FOLDER_LOCK_SECONDS
     lock = None
     while lock is None:
@@ -154,10 +155,11 @@ def lock_folder(folder: Path) -> Iterator[None]:
         except Timeout:
             process = ""  # unknown if the file was just locked, or is deleted already
             with contextlib.suppress(FileNotFoundError):
-                process = lock_file.read_text()
+                process = owner_file.read_text()
             owner = f"process {process}" if process else "another process"
             raise BadInput(
-                f"{folder.parent}: in use by {owner}. Wait until it ends, or end it"
+                f"{folder.parent}: in use by {owner}. Wait until it ends, or end it. If no such "
+                f"process exists any more, delete {lock_file}"
             ) from None
         except PermissionError as error:
             raise BadInput(
@@ -166,8 +168,21 @@ def lock_folder(folder: Path) -> Iterator[None]:
                 "access to the file and its folder"
             ) from None
     with lock:
-        lock_file.write_text(f"{os.getpid()} on {platform.node()}")
+        owner_file.write_text(f"{os.getpid()} on {platform.node()}")
         yield
+
+
+def name_lease_folder() -> Path:
+    """Return the path of the folder with this machine's lock files of cores and GPUs.
+
+    Other machines may use the same temporary folder, so the name has an id of the machine. It is
+    that of the last boot, because containers have host names of their own.
+    """
+    try:
+        machine = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:  # not Linux
+        machine = platform.node()
+    return Path(tempfile.gettempdir()) / f"rapid-leases-{os.geteuid()}-{machine}"
 
 
 def _secure_lease_folder(folder: Path) -> None:
@@ -205,8 +220,7 @@ def _lease_locks(kind: str, names: list[str], count: int) -> list[int]:
     """
     if not count:
         return []
-    # In spite of its name, the folder also has the lock files of GPUs.
-    folder = Path(tempfile.gettempdir()) / f"rapid-cores-{os.geteuid()}"
+    folder = name_lease_folder()
     _secure_lease_folder(folder)
     leased: dict[int, FileLock] = {}
     message = f"{WAITING}other jobs leave {count} of {len(names)} {kind}(s) free"

@@ -44,8 +44,9 @@ class DownloadFailed(BadModel):
 def fetch(spec: FetchSpec, folder: Path) -> None:
     """Write the model, its tokenizer and manifest.json into `folder`.
 
-    The folder is emptied first, and deleted if an error occurs, except for a download from the hub:
-    this is continued if the commit is the same, and deleted only if the model is bad.
+    A download from the hub empties the folder when the hub has answered. If it is interrupted it
+    is continued, unless the commit is another one, and a bad model is deleted. A model from
+    elsewhere is written beside the folder, and replaces it at the end.
 
     Raises:
         BadModel: the source cannot be fetched or is not a model that transformers can load, or the
@@ -58,18 +59,21 @@ def fetch(spec: FetchSpec, folder: Path) -> None:
         if path.exists() and path.resolve().is_relative_to(folder.resolve()):
             problem = f"{description} is in {folder}, which this job empties: {remedy}"
             raise BadModel(spec, problem)
-    if _is_on_hub(spec.params.source) and (folder / DOWNLOAD_RECORD).exists():
-        remove_path(folder / MANIFEST)
-    else:
-        _empty_folder(folder)
+    is_on_hub = _is_on_hub(spec.params.source)
+    target = folder if is_on_hub else folder.with_name(f".{folder.name}")
+    if not is_on_hub:
+        _empty_folder(target)
     try:
-        inputs, notes = _write_model(spec, folder)
-        parameters = _check_model(spec, folder)
+        inputs, notes = _write_model(spec, target)
+        parameters = _check_model(spec, target)
     except BaseException as error:
         is_bad = isinstance(error, BadModel) and not isinstance(error, DownloadFailed)
-        if is_bad or not (folder / DOWNLOAD_RECORD).exists():
-            remove_path(folder)
+        if is_bad or not is_on_hub:
+            remove_path(target)
         raise
+    if target != folder:
+        remove_path(folder)
+        target.rename(folder)
     print(f"{folder}: {parameters / 1e6:,.0f} million parameters", file=sys.stderr)
     notes["parameters"] = parameters
     write_manifest(folder, "fetch", spec, hash_files(*inputs), [folder], **notes)
@@ -193,6 +197,7 @@ def _begin_download(folder: Path, label: str) -> None:
         label: name and commit of the repository. Files of another label are deleted.
     """
     record = folder / DOWNLOAD_RECORD
+    remove_path(folder / MANIFEST)
     if record.exists() and record.read_text(encoding="utf-8") == label:
         print(f"{folder}: checking the files that were downloaded before", file=sys.stderr)
         # Without these records, the hub's client compares the digests of the weights that are here.

@@ -13,7 +13,15 @@ import yaml
 from tqdm import tqdm
 
 from rapid import freshness
-from rapid.artifacts.layout import EXPERIMENT_REPORT, REPORT, RESULT_FOLDERS, list_roots
+from rapid.artifacts.layout import (
+    ARENA,
+    EXPERIMENT_REPORT,
+    REPORT,
+    RESULT_FOLDERS,
+    STUDIES,
+    list_roots,
+)
+from rapid.artifacts.manifests import MANIFEST, remove_path
 from rapid.config.jobs import build_plan
 from rapid.config.params import load_config_files
 from rapid.freshness import Findings, Job
@@ -22,7 +30,10 @@ NOTHING_TO_PULL = (
     "it is missing or lists no results to pull. On the machine that has results: dvc repro, commit "
     "dvc.lock, dvc push, git push"
 )
-FORCE_HINT = "If local files are in the way, `rapid restore --force` replaces them"
+FORCE_HINT = (
+    "If local files are in the way, `rapid restore --force` replaces them, and deletes results "
+    "that dvc.lock does not list, such as those of studies or other seeds: copy what you need first"
+)
 show_progress = partial(tqdm, desc="verifying", unit="job")
 
 
@@ -71,6 +82,11 @@ def accept(files: list[Path]) -> int:
     accepted, findings = freshness.accept_code_changes(jobs, show_progress)
     for job in accepted:
         print(f"accepted: {job.folder}")
+    plan = build_plan(load_config_files(files))
+    if plan.default and any(not job.folder.startswith(plan.root) for job in accepted):
+        # The default's reports also show these jobs.
+        for report in (REPORT, STUDIES, ARENA):
+            remove_path(Path(report, MANIFEST))
     print(findings.describe() + ("; snakemake will make the reports again" if accepted else ""))
     return 1 if findings.changed or findings.stale else 0
 
@@ -82,7 +98,8 @@ def restore(files: list[Path], force: bool = False) -> int:
     jobs are printed, but do not change the status.
 
     Args:
-        force: replace local files that differ from the pushed ones and are not in DVC's cache.
+        force: replace or delete local files, so that the results are the pushed ones, even if the
+            files are not in DVC's cache.
     """
     lock = Path("dvc.lock")
     if not lock.is_file() or not (yaml.safe_load(lock.read_text()) or {}).get("stages"):

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from rapid.algorithms.variant_names import parse_variant_name
 from rapid.artifacts.demonstrations import Demonstration
-from rapid.artifacts.files import read_jsonl, write_json, write_jsonl
+from rapid.artifacts.files import BadInput, read_jsonl, write_json, write_jsonl
 from rapid.artifacts.manifests import (
     clear_outputs,
     describe_hardware,
@@ -250,10 +250,15 @@ def _build_prompt(spec: TrainSpec, problem: Problem) -> str | list[dict]:
     return [{"role": "user", "content": text}] if spec.chat else text
 
 
-def _build_sampler_settings(spec: TrainSpec, tokenizer, problems: list[Problem]) -> dict:
+def _build_sampler_settings(
+    spec: TrainSpec, model: Path, tokenizer, problems: list[Problem]
+) -> dict:
     """Return RapidConfig's settings for the sampler.
 
     The sampler is transformers, vLLM in each training process, or a vLLM server.
+
+    Raises:
+        BadInput: the longest prompt and completion do not fit into the context of vLLM's model.
     """
     if spec.compute.sampler != "vllm":
         return {}
@@ -261,13 +266,22 @@ def _build_sampler_settings(spec: TrainSpec, tokenizer, problems: list[Problem])
         from rapid.vllm_server import build_trainer_settings
 
         return build_trainer_settings()
+    from rapid.sampling import read_context_length
+
     texts = (render_prompt(spec.run.benchmark, problem, spec.chat) for problem in problems)
     longest = max(len(tokenize_prompt(tokenizer, text, spec.chat)) for text in texts)
+    length, context = longest + spec.max_completion_length, read_context_length(model, tokenizer)
+    if 0 < context < length:
+        raise BadInput(
+            f"benchmarks.{spec.run.benchmark}.max_completion_length: {spec.run.model} takes "
+            f"{context} tokens, and the longest prompt has {longest}. With vLLM both have to fit: "
+            f"set it to at most {context - longest}"
+        )
     return {
         "use_vllm": True,
         "vllm_mode": "colocate",
         "vllm_enable_sleep_mode": spec.compute.device == "gpu",
-        "vllm_max_model_length": longest + spec.max_completion_length,
+        "vllm_max_model_length": length,
     }
 
 
@@ -331,7 +345,7 @@ def _build_rl_trainer(spec: TrainSpec, benchmark, model: Path, data: Path, check
         grading_workers=THREADS_PER_GRADER * graders if graders > 1 else 0,
         learning_rate=training.learning_rate,
         num_train_epochs=training.epochs,
-        **_build_sampler_settings(spec, tokenizer, list(problems.values())),
+        **_build_sampler_settings(spec, model, tokenizer, list(problems.values())),
     )
     trainer = RapidTrainer(
         str(model),

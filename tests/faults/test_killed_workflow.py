@@ -18,6 +18,7 @@ import yaml
 
 from rapid.artifacts.files import sha256_file, write_jsonl
 from rapid.processes import locks
+from rapid.resources.leases import name_lease_folder
 from tests.checkout import copy_checkout
 from tests.faults.conftest import make_fault_cases
 from tests.faults.runs import PATIENCE, JobRunner, make_problems, make_small_values, read_results
@@ -109,7 +110,7 @@ def test_an_undisturbed_workflow_is_up_to_date_and_leaves_no_files_behind(undist
     assert "Nothing to be done" in run_program("snakemake", "-n")
     assert "stale" not in run_program("python", "-m", "rapid", "verify")
     temporary = {path.name for path in folder.with_name("temporary").iterdir()}
-    assert temporary <= {f"rapid-cores-{os.geteuid()}", f"torchinductor_{getpass.getuser()}"}
+    assert temporary <= {name_lease_folder().name, f"torchinductor_{getpass.getuser()}"}
     logs = [*(folder / "logs").rglob("*.log")]
     # A log has less than a kilobyte per step.
     assert logs and max(path.stat().st_size for path in logs) < 100_000

@@ -14,7 +14,13 @@ from filelock import FileLock, Timeout
 
 from rapid.artifacts.files import BadInput
 from rapid.resources.gpus import Gpu, select_gpus
-from rapid.resources.leases import lease_cores, lease_gpus, list_usable_cores, lock_folder
+from rapid.resources.leases import (
+    lease_cores,
+    lease_gpus,
+    list_usable_cores,
+    lock_folder,
+    name_lease_folder,
+)
 from tests.faults.runs import is_held
 from tests.subprocesses import kill_at_end, python
 
@@ -44,12 +50,19 @@ def leases(tmp_path, monkeypatch) -> Path:
     """Give the test a temporary folder of its own, and return the path of the folder of leases."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)  # so that tempfile reads TMPDIR again
-    return tmp_path / f"rapid-cores-{os.geteuid()}"
+    return name_lease_folder()
 
 
 def start_core_holder(seconds=60.0):
     code = HOLD_CORE.format(seconds=seconds)
     return subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+
+
+def test_machines_that_share_a_temporary_folder_have_separate_leases(monkeypatch):
+    of_this_machine = name_lease_folder()
+    monkeypatch.setattr(Path, "read_text", lambda path: "id of another boot\n")
+    assert name_lease_folder().parent == of_this_machine.parent
+    assert name_lease_folder() != of_this_machine
 
 
 def test_jobs_share_no_core_and_wait_until_the_holder_of_one_is_killed(leases):

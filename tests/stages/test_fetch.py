@@ -70,6 +70,18 @@ def test_unusable_source_is_named(tmp_path, source, message):
     assert message in str(refusal.value)
 
 
+@pytest.mark.parametrize("source", ["gone.gguf", "gone", "pypi:thing"])
+def test_model_is_kept_if_its_new_source_cannot_be_used(toy_model, tmp_path, source):
+    """A folder or file that was moved away looks like a new source, and the copy may be the last."""
+    fetch(make_spec(toy_model), tmp_path / "mine")
+    files = {path: path.read_bytes() for path in (tmp_path / "mine").iterdir()}
+    source = source if ":" in source else tmp_path / source
+    with pytest.raises(BadModel):
+        fetch(make_spec(source), tmp_path / "mine")
+    assert {path: path.read_bytes() for path in (tmp_path / "mine").iterdir()} == files
+    assert [*tmp_path.iterdir()] == [tmp_path / "mine"]
+
+
 def test_gguf_file_is_dequantised(tmp_path):
     """A tiny Llama, written as GGUF in float32, computes the same logits after fetching."""
     model, path = make_tiny_llama(), tmp_path / "tiny.gguf"

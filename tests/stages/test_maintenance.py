@@ -55,6 +55,13 @@ def test_reconcile_succeeds_where_verify_fails_and_discards_the_manifest(default
     assert capsys.readouterr().out == findings
 
 
+def test_default_reports_are_made_again_if_jobs_shared_with_an_experiment_are_accepted(default):
+    finish_with_other_code(default.get_job("reports"), "reports/contents.py")
+    Path("eta.yaml").write_text("name: eta\nrapid: {eta: 3.0}\n")
+    maintenance.accept([Path("params.yaml"), Path("eta.yaml")])
+    assert not Path(default.get_job("reports").manifest).exists()
+
+
 def test_accept_covers_started_studies(default, capsys):
     run = default.get_job("runs/math/tiny-qwen2/rapid-H16,eta=1/seed1")
     finish_with_other_code(run, "rapid/stages/train.py")
@@ -97,7 +104,7 @@ def test_restore_pulls_nothing_without_results_in_dvc_lock(default, pulls, capsy
 def test_restore_replaces_files_only_with_force(default, pulls, capsys):
     Path("dvc.lock").write_text("stages: {data: {cmd: make}}")
     assert maintenance.restore([Path("params.yaml")]) == 1
-    assert "`rapid restore --force` replaces them" in capsys.readouterr().err
+    assert "`rapid restore --force` replaces them, and deletes results" in capsys.readouterr().err
     assert maintenance.restore([Path("params.yaml")], force=True) == 1
     assert "--force" not in capsys.readouterr().err
     assert pulls == [["pull"], ["pull", "--force"]]
