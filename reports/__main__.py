@@ -25,7 +25,10 @@ from rapid.errors.shortages import describe_shortage
 from rapid.processes.lifetimes import end_with_reader, end_with_workflow
 from reports import contents, imported
 from reports.contents import Content
-from reports.manifests import find_other_parameters
+from reports.manifests import (
+    find_other_parameters,
+    find_parameters_that_differ_between_seeds,
+)
 from reports.outcomes import RESULTS_FILE, build_record
 from reports.paper_style import PaperStyle
 from reports.render import latex, text
@@ -106,6 +109,16 @@ def _read_runs(options: argparse.Namespace) -> ReportData:
     """Read the runs of --from, or else those that the parameters in --config need."""
     if options.sources:
         data = imported.read_sources(options.sources, options.config)
+        of_folders = data.frame[data.frame.csv_file == ""]
+        if changes := find_parameters_that_differ_between_seeds(of_folders):
+            folder, differences = next(iter(changes.items()))
+            print(
+                "reports: warning: jobs that had other parameters than the same job with another "
+                f"seed: {len(changes)}, such as {folder}: {', '.join(differences[:3])}. A cell "
+                "has the mean over all seeds. To select seeds, set tables.main.seeds and "
+                "tables.families.seeds in --config",
+                file=sys.stderr,
+            )
         if unused := data.unused:
             example = contents.format_run_name(unused[0])
             count = len(unused)

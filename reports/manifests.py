@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 from pydantic import field_validator
 
 from rapid.algorithms import SFT
@@ -107,4 +108,29 @@ def find_other_parameters(params: Params, runs: Sequence[Run], root: Path) -> di
             same_code = {"code": manifest.spec.get("code", "")}
             new = spec.model_dump(mode="json") | same_code
             differences[folder] = list_differences(manifest.spec, new)
+    return {folder: changes for folder, changes in differences.items() if changes}
+
+
+def find_parameters_that_differ_between_seeds(frame: pd.DataFrame) -> dict[str, list[str]]:
+    """Return how the parameters of jobs differ from those of the same job with the first seed.
+
+    Parameters that change results by rounding at most (`compute`) are not compared.
+
+    Args:
+        frame: runs (rows of `reports.collect.collect_runs`), of which those with folders are read.
+
+    Returns:
+        The differences by the folder of each job that has any.
+    """
+    differences = {}
+    for _, runs in frame.groupby(["benchmark", "model", "algorithm"], sort=False):
+        for column in ("folder", "evaluation"):
+            manifests = {folder: JobManifest.read(folder) for folder in runs[column]}
+            compared = {
+                folder: {**manifest.spec, "run": None, "code": None, "compute": None}
+                for folder, manifest in manifests.items()
+                if manifest
+            }
+            first = next(iter(compared.values()), None)
+            differences |= {name: list_differences(first, spec) for name, spec in compared.items()}
     return {folder: changes for folder, changes in differences.items() if changes}

@@ -168,6 +168,12 @@ class FieldOutcomes:
             outcomes[name] = Outcome(runs, seconds, accuracy, _in_one_column(accuracy_in_time))
         return outcomes
 
+    @property
+    def trained_runs(self) -> pd.DataFrame:
+        """The rows of all runs that this arena trains."""
+        names = self.data.params.arena.list_algorithms(self.field)
+        return pd.concat([self.select_runs(self.field.run_name(name)) for name in names])
+
     def select_runs(self, algorithm: str) -> pd.DataFrame:
         """Return the rows of an algorithm.
 

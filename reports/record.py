@@ -18,11 +18,12 @@ import sys
 import tarfile
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from rapid.arguments import Parser
 from rapid.artifacts.files import BadInput
 from rapid.artifacts.layout import ARENA, STUDIES, parse_folder
-from rapid.artifacts.manifests import Manifest, remove_path
+from rapid.artifacts.manifests import MANIFEST, Manifest, remove_path
 from rapid.artifacts.runs import SNAPSHOTS
 from rapid.config.jobs import Plan, build_plan
 from rapid.config.params import Params, load_config_files
@@ -235,7 +236,12 @@ def unpack_archives(path_prefix: str, root: Path = Path()) -> None:
             continue
         with tarfile.open(path) as archive:
             new = [member for member in archive if not (root / member.name).exists()]
-            archive.extractall(root, new, filter="data")
+            with TemporaryDirectory(dir=root, prefix=".unpack-") as folder:
+                archive.extractall(folder, new, filter="data")
+                # After an interruption no file is incomplete, and a manifest's files are all there.
+                for member in sorted(new, key=lambda member: Path(member.name).name == MANIFEST):
+                    (root / member.name).parent.mkdir(parents=True, exist_ok=True)
+                    Path(folder, member.name).rename(root / member.name)
 
 
 def _list_files(jobs: Iterable[Job], want_models: bool) -> list[Path]:

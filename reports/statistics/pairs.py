@@ -14,6 +14,7 @@ from reports.statistics.estimates import Estimate
 
 SHARE_BOUNDS = (0.0, 1.0)  # of an accuracy
 DIFFERENCE_BOUNDS = (-1.0, 1.0)  # of a difference of two accuracies
+SINGLE_PAIR = "a single pair of runs gives no variance for a test"
 PASS_AT = "pass@"  # beginning of the names of the metrics that have scores by problem
 
 
@@ -76,7 +77,8 @@ def estimate_contrast(
     """Return a linear contrast of algorithms in a metric: a - b, (a - b) - (c - d), ...
 
     It uses the seeds that all algorithms have, and for pass@k the problems that all have. Seeds are
-    a random factor, and for pass@k problems are another one.
+    a random factor, and for pass@k problems are another one. With a single seed there is no
+    interval and no test.
 
     Args:
         terms: the runs of each algorithm, and the coefficient of the algorithm in the contrast.
@@ -99,6 +101,8 @@ def estimate_contrast(
     if not metric.startswith(PASS_AT):
         return estimates.estimate_mean(list(total[metric]))
     matrix = total.to_numpy()
+    if len(seeds) == 1:  # the noise of training is unknown
+        return Estimate(float(matrix.mean()), sample="n = 1 seed", reason=SINGLE_PAIR)
     if clusters:
         matrix = crossed.merge_clusters(matrix, [clusters[name] for name in columns])
     coefficients = [coefficient for _, coefficient in terms]

@@ -26,7 +26,12 @@ from reports.report_data import UNRANKED_RUNTIME, ReportData
 from reports.statistics import pairs
 from reports.statistics.estimates import Estimate, correlate_with_h
 from reports.tables.layout import build_table
-from reports.tables.notes import collect_run_facts, collect_sft_facts, render_notes
+from reports.tables.notes import (
+    collect_ranking_facts,
+    collect_run_facts,
+    collect_sft_facts,
+    render_notes,
+)
 from reports.tables.table import (
     MISSING,
     NOT_APPLICABLE,
@@ -317,12 +322,11 @@ def render_column_notes(
         if column.metric.startswith(pairs.PASS_AT):
             notes += ["evaluation", "flawed", "resolution"]
         if column.best:
-            unranked = [name for name in algorithms if not column.is_ranked(name, runs)]
-            facts["unranked"] = [labels.algorithm(name) for name in unranked]
+            facts |= collect_ranking_facts(runs, algorithms, column.is_ranked)
             facts |= {"seed_count": runs.seed.nunique(), "min_runs": MIN_RUNS}
             facts["metric"] = "runtime" if column.metric == RUNTIME.metric else column.title
             notes += ["noise", "unranked"]
-            if SFT.name in unranked:
+            if labels.algorithm(SFT.name) in facts["unranked"]:
                 notes.append("sft-runtime")
                 facts |= collect_sft_facts(runs)
         sentences += render_notes(notes, facts)

@@ -135,7 +135,7 @@ class Comparison:
         estimate, show = self.estimate, self.column.paired.show
         if estimate is None:
             return Cell(MISSING, reason=self.missing_reason)
-        lines, reason = [], "a single pair of runs gives no variance for a test"
+        lines, reason = [], pairs.SINGLE_PAIR
         if self.p is not None:
             lines, reason = [f"p {formats.p_value(self.p, '= ')}"], ""
         if self.paper_value is not None:

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -98,6 +98,27 @@ def collect_run_facts(runs: pd.DataFrame) -> dict[str, Any]:
             for label, part in benchmarks
         ],
     }
+
+
+def collect_ranking_facts(
+    runs: pd.DataFrame, algorithms: Sequence[str], is_ranked: Callable[[str, pd.DataFrame], bool]
+) -> dict[str, list[str]]:
+    """Return which algorithms a column does not rank, in the whole table or in some of its blocks.
+
+    A block has the runs of a model on a benchmark, and is ranked by itself.
+    """
+    blocks = {
+        label if runs.model.nunique() == 1 else f"{label} with {model}": block
+        for (label, model), block in runs.groupby(["label", "model"], sort=False)
+    }
+    unranked, unranked_in = [], []
+    for name in algorithms:
+        places = [place for place, block in blocks.items() if not is_ranked(name, block)]
+        if len(places) == len(blocks):
+            unranked.append(labels.algorithm(name))
+        elif places:
+            unranked_in.append(f"{labels.algorithm(name)} on {join_words(places)}")
+    return {"unranked": unranked, "unranked_in": unranked_in}
 
 
 def _describe_start(algorithm: str, seed: float) -> str:

@@ -48,7 +48,7 @@ def build_phases_table(outcomes: FieldOutcomes, number: int) -> Table:
         single_group(columns),
         benchmarks=[outcomes.benchmark],
         number=number,
-        **collect_run_facts(outcomes.select_runs(outcomes.field.run_name(PG.name))),
+        **collect_run_facts(outcomes.trained_runs),
     )
 
 

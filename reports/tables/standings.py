@@ -215,7 +215,7 @@ def build_standings_table(outcomes: FieldOutcomes, number: int) -> Table:
         target=_describe_target(outcomes),
         **count_runs({name: len(outcome.seconds) for name, outcome in outcomes.outcomes.items()}),
         **collect_cluster_facts([outcomes]),
-        **collect_run_facts(outcomes.select_runs(outcomes.field.run_name(PG.name))),
+        **collect_run_facts(outcomes.trained_runs),
     )
 
 

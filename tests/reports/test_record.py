@@ -135,6 +135,27 @@ def test_existing_files_are_kept(plan):
     assert kept.read_text() == "changed"
 
 
+def test_interrupted_unpacking_leaves_no_incomplete_file(plan, monkeypatch):
+    run_jobs(plan)
+    assert run_command("--pack", "1") == 0
+    shutil.rmtree(f"experiments/{NAME}")
+
+    def extract_in_part(archive, folder, members, **_):
+        file = Path(folder, members[0].name)
+        file.parent.mkdir(parents=True)
+        file.write_text("incomplete")
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(tarfile.TarFile, "extractall", extract_in_part)
+        run_command("--unpack")
+    assert not [path for path in Path().rglob("*") if ".unpack" in str(path)]
+    assert run_command("--unpack") == 0
+    examination = Examination(hash_all=False)
+    stale = [job.folder for job in plan.list_with_inputs(ARENA)[:-1] if examination.explain(job)]
+    assert all("seed2" in folder for folder in stale)
+
+
 @pytest.mark.parametrize(
     ("unfinished", "seed", "message"),
     [("seed2", "2", "is not finished"), ("", "9", "no run has")],

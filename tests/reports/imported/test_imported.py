@@ -257,6 +257,20 @@ def test_tables_and_figures_without_values_are_left_out(write_csv, tmp_path, cap
     assert "nan" not in (out / "report.html").read_text().lower().replace("dominan", "")
 
 
+def test_seeds_with_other_parameters_are_named(folder, tmp_path, capsys):
+    """A seed that was run before a parameter was changed stays in the folder."""
+    write_report("--from", folder, out=tmp_path / "same")
+    assert "warning" not in capsys.readouterr().err
+    manifest = next(folder.glob("runs/math/*/pg/seed1/manifest.json"))
+    document = json.loads(manifest.read_text())
+    document["spec"]["training"]["learning_rate"] = 0.5
+    manifest.write_text(json.dumps(document))
+    write_report("--from", folder, out=tmp_path / "other")
+    error = capsys.readouterr().err
+    assert "jobs that had other parameters than the same job with another seed: 1," in error
+    assert f"{manifest.parent}: training.learning_rate" in error
+
+
 def test_runs_that_no_table_has_are_counted(folder, write_csv, tmp_path, capsys):
     source, config = write_csv({"model": "other"}), folder / "params.yaml"
     assert main(["--config", str(config), "--from", str(source), "--text"]) == 0

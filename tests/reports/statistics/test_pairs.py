@@ -27,14 +27,17 @@ def test_difference_is_the_mean_over_common_problems_and_seeds(params, runs):
     result = pairs.estimate_difference(
         select_runs(params, runs, "pg"), select_runs(params, runs, "dapo"), "pass@1"
     )
-    assert (result.value, result.sample) == (pytest.approx(1 / 3), "n = 1 seeds and 3 problems")
+    assert (result.value, result.sample) == (pytest.approx(1 / 3), "n = 1 seed")
+    assert result.p_at is result.low is None  # how much trainings differ is unknown
 
 
 def test_pairing_removes_the_variance_between_problems(params, runs):
     """Problems differ in difficulty, but the algorithms differ by about the same on each."""
     hard_and_easy = [0, 1, 6, 7] * 5
-    runs.write_scores(make_mbpp_run("pg"), hard_and_easy)
-    runs.write_scores(make_mbpp_run("dapo"), [c + 1 for c in hard_and_easy[:-1]] + [7])
+    for seed in (0, 1):
+        runs.write_scores(make_mbpp_run("pg", seed), hard_and_easy)
+        scores_of_dapo = [c + 1 for c in hard_and_easy[:-1]] + [7]
+        runs.write_scores(make_mbpp_run("dapo", seed), scores_of_dapo)
     dapo, pg = select_runs(params, runs, "dapo"), select_runs(params, runs, "pg")
     dapo_accuracy = pairs.estimate_accuracy(dapo, "pass@1")
     paired = pairs.estimate_difference(dapo, pg, "pass@1")
@@ -45,7 +48,8 @@ def test_pairing_removes_the_variance_between_problems(params, runs):
 
 def test_equal_scores_get_clopper_and_pearsons_interval(params, runs):
     """Shares lie between 0 and 1, differences between -1 and 1."""
-    for name, correct, seed in (("pg", 8, 0), ("dapo", 0, 0), ("grpo", 0, 0), ("rapid-H4", 0, 1)):
+    outcomes = [(name, 0, seed) for name in ("dapo", "grpo") for seed in (0, 1)]
+    for name, correct, seed in (("pg", 8, 0), *outcomes, ("rapid-H4", 0, 2)):
         runs.write_scores(make_mbpp_run(name, seed), [correct] * 2)
     all_correct, all_wrong, also_wrong, other_seed = (
         select_runs(params, runs, name) for name in ("pg", "dapo", "grpo", "rapid-H4")

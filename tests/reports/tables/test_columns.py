@@ -4,7 +4,7 @@ import pytest
 
 from reports import formats
 from reports.report_data import ReportData
-from reports.tables.columns import RATIO, Block, Column, build_algorithm_table
+from reports.tables.columns import RATIO, RUNTIME, Block, Column, build_algorithm_table
 from tests.reports.conftest import make_run
 
 REWARD = Column(
@@ -29,6 +29,24 @@ def table(params, runs):
             runs.write_summary(make_run(name, seed), reward_last=value)
     block = Block("MATH", "math", "tiny_qwen", [REWARD])
     return build_algorithm_table("main", ReportData.read(params, runs.root), ROWS, [block], [0, 1])
+
+
+def test_the_note_names_the_blocks_in_which_an_algorithm_is_not_ranked(params, runs):
+    """Each block ranks its own runs: here GRPO was disturbed on MATH only."""
+    for benchmark in ("mbpp_plus", "math"):
+        for name in ("grpo", "pg"):
+            run = make_run(name, 0, benchmark=benchmark)
+            is_disturbed = (name, benchmark) == ("grpo", "math")
+            runs.write_summary(run, 60.0 if name == "pg" else 50.0, disturbed=is_disturbed)
+    blocks = [Block(name, name, "tiny_qwen", [RUNTIME]) for name in ("mbpp_plus", "math")]
+    rows = {"sft": "SFT", "grpo": "GRPO", "pg": "PG"}
+    table = build_algorithm_table("main", ReportData.read(params, runs.root), rows, blocks, [0])
+    assert [[group[0].mark for group in row.cells] for row in table.rows[1:]] == [
+        ["best", ""], ["runner-up", ""],
+    ]  # fmt: skip
+    text = " ".join(table.notes)
+    assert "SFT is not ranked by runtime." in text
+    assert "Not ranked by runtime: GRPO on MATH" in text
 
 
 def test_any_number_of_a_summary_can_be_a_column(table):
