@@ -85,7 +85,7 @@ def accept(files: list[Path]) -> int:
     plan = build_plan(load_config_files(files))
     if plan.default and any(not job.folder.startswith(plan.root) for job in accepted):
         # The default's reports also show these jobs.
-        for report in (REPORT, STUDIES, ARENA):
+        for report in (REPORT, EXPERIMENT_REPORT, STUDIES, ARENA):
             remove_path(Path(report, MANIFEST))
     print(findings.describe() + ("; snakemake will make the reports again" if accepted else ""))
     return 1 if findings.changed or findings.stale else 0
