@@ -14,10 +14,10 @@ from typing import Any, Literal
 import torch
 from pydantic import BaseModel, Field
 from tqdm import tqdm
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, GenerationConfig
+from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
 from rapid.benchmarks.base import Problem
-from rapid.benchmarks.prompts import render_prompt, tokenize_prompt
+from rapid.benchmarks.prompts import read_context_length, render_prompt, tokenize_prompt
 from rapid.grading.pool import GraderPool
 from rapid.grading.verdicts import Verdict
 from rapid.processes.lifetimes import end_with_parent
@@ -232,13 +232,6 @@ def _limit_length(model: Path, tokenizer, longest: int) -> int | None:
     `longest` may be more than the model takes, the result is None, the default.
     """
     return longest if longest <= read_context_length(model, tokenizer) else None
-
-
-def read_context_length(model: Path, tokenizer) -> int:
-    """Return the largest number of tokens that a model takes; 0 if its config does not say it."""
-    config = AutoConfig.from_pretrained(model, trust_remote_code=False).get_text_config()
-    positions = getattr(config, "max_position_embeddings", None) or 0
-    return min(positions, tokenizer.model_max_length)
 
 
 def _sample_with_vllm(

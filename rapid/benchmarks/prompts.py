@@ -85,6 +85,20 @@ def _find_line(error: Exception, template: str) -> int:
     return (lines[-1] or 1) if lines else 1
 
 
+def read_context_length(model: Path, tokenizer) -> int:
+    """Return how many tokens a prompt and its completion may have; 0 if the config does not say it.
+
+    Args:
+        model: the folder of a model.
+        tokenizer: the model's tokenizer, which may have a lower limit.
+    """
+    from transformers import AutoConfig
+
+    config = AutoConfig.from_pretrained(model, trust_remote_code=False).get_text_config()
+    positions = getattr(config, "max_position_embeddings", None) or 0
+    return min(positions, tokenizer.model_max_length)
+
+
 def tokenize_prompt(tokenizer, prompt: str, chat: bool) -> list[int]:
     """Return the token ids of a prompt: the same ids as TRL computes.
 

@@ -34,7 +34,7 @@ from rapid.artifacts.runs import (
 from rapid.benchmarks import BENCHMARKS
 from rapid.benchmarks.base import Problem
 from rapid.benchmarks.problem_source import find_source_of_file
-from rapid.benchmarks.prompts import render_prompt, tokenize_prompt
+from rapid.benchmarks.prompts import read_context_length, render_prompt, tokenize_prompt
 from rapid.config.params import CHECKPOINT_SECONDS, CHECKPOINT_VARIABLE
 from rapid.config.specs import TrainSpec, uses_vllm_server
 from rapid.grading.verdicts import REASONS
@@ -266,8 +266,6 @@ def _build_sampler_settings(
         from rapid.vllm_server import build_trainer_settings
 
         return build_trainer_settings()
-    from rapid.sampling import read_context_length
-
     texts = (render_prompt(spec.run.benchmark, problem, spec.chat) for problem in problems)
     longest = max(len(tokenize_prompt(tokenizer, text, spec.chat)) for text in texts)
     length, context = longest + spec.max_completion_length, read_context_length(model, tokenizer)
