@@ -8,6 +8,7 @@ import pytest
 from reports import pooled
 from tests import recompute_arena
 from tests.conftest import ROOT
+from tests.lost_time import judge_with_and_without
 
 # File -> figures in it, each with the same with another digit, in the order of the file.
 CHANGES = {
@@ -62,6 +63,19 @@ def test_recomputation_finds_changed_figures_of_an_arena_in_blocks(tmp_path):
     differing, count = recompute_arena.compare_blocks_of_seeds("arena-minif2f", folder)
     check_found(differing, CHANGES_IN_BLOCKS)
     assert count == 1128
+
+
+@pytest.mark.slow
+def test_page_states_the_time_that_runs_on_minif2f_lost():
+    shares, claims = judge_with_and_without("arena-minif2f")
+    page = " ".join((ROOT / "docs" / "arena-minif2f.md").read_text(encoding="utf-8").split())
+    first = shares.pop("rapid-H8")
+    low, high = min(shares.values()), max(shares.values())
+    assert f"their core for {100 * first:.1f} % of their time" in page
+    assert f"other algorithm for {100 * low:.1f} % to {100 * high:.1f} %" in page
+    ((before, _, after, _),) = (cells for name, *cells in claims if "dapo" in name)
+    assert f"from {before} to {after}" in page
+    assert all(verdict == later for _, _, verdict, _, later in claims)
 
 
 @pytest.mark.slow
