@@ -3,19 +3,21 @@
     python -m tests.lost_time arena-minif2f
 
 A run loses time while it waits for its core (`waited` in summary.json). The first table has each
-algorithm's median share of lost time. The second judges the arena's claims twice: as recorded, and
-with the lost time subtracted from each run. Within a run, the loss is assumed to be spread evenly.
+algorithm's median share of lost time, and the largest. The second judges the arena's claims twice:
+as recorded, and with this time subtracted from each run, spread evenly over the run. The p values
+are those before Holm's adjustment, and the verdicts those after it. Time that a hypervisor took
+(`stolen`) is not subtracted.
 """
 
 import statistics
 import sys
 from copy import deepcopy
 from functools import partial
-from pathlib import Path
+from types import SimpleNamespace
 
 import yaml
 
-from tests.arena_records import compute_end_points, draw_skeletons, read_runs
+from tests.arena_records import compute_points, draw_skeletons, read_runs
 from tests.conftest import ROOT
 from tests.recompute_arena import compare_latest, judge
 from tests.recompute_statistics import format_p, format_percent
@@ -23,17 +25,18 @@ from tests.recompute_statistics import format_p, format_percent
 FOLDER = ROOT / "experiments"
 
 
-def compute_lost_shares(runs: dict, benchmark: str, fields: dict) -> dict[str, float]:
-    """Return the median share of lost time of each algorithm of an arena."""
-    field, shares = fields[benchmark], {}
-    for name in field["rates"]:
-        ((_, by_seed),) = (
-            (full_name, by_seed)
+def list_lost_shares(runs: dict, fields: dict) -> dict[tuple[str, str], list[float]]:
+    """Return the share of lost time of each run, by benchmark and algorithm of the arena."""
+    return {
+        (benchmark, name): [
+            _compute_lost_share(run)
             for (run_benchmark, full_name), by_seed in runs.items()
             if run_benchmark == benchmark and full_name.startswith(f"{name},problems=")
-        )
-        shares[name] = statistics.median(_compute_lost_share(run) for run in by_seed.values())
-    return shares
+            for run in by_seed.values()
+        ]
+        for benchmark, field in fields.items()
+        for name in field["rates"]
+    }
 
 
 def _compute_lost_share(run) -> float:
@@ -53,52 +56,55 @@ def subtract_lost_time(runs: dict) -> dict:
     return runs
 
 
-def judge_with_and_without(arena: str, folder: Path = FOLDER) -> tuple[dict, list[tuple]]:
-    """Return the median shares of lost time, and each claim's p and verdict, twice.
+def judge_with_and_without(
+    arena: str,
+) -> tuple[dict[tuple[str, str], list[float]], list[SimpleNamespace]]:
+    """Return the shares of lost time, and each claim judged with and without it.
 
-    A claim's tuple has its name, its p before Holm's adjustment and its verdict after it as
-    recorded, and the same two without the lost time.
+    A judged claim has `name`, `p` and `verdict` as recorded, and `p_without` and `verdict_without`.
     """
     params = yaml.safe_load((FOLDER / f"{arena}.yaml").read_text())
     fields = params["arena"]["fields"]
-    runs = read_runs(*sorted(folder.glob(f"{arena}-seed*.tar.xz")))
+    runs = read_runs(*sorted(FOLDER.glob(f"{arena}-seed*.tar.xz")))
     judged = []
     for version in (runs, subtract_lost_time(runs)):
-        points = {b: compute_end_points(version, b, f, f.get("reach")) for b, f in fields.items()}
+        points = compute_points(version, fields)
         skeletons = params["arena"].get("clustered") and {
             b: draw_skeletons(b, len(next(iter(p["pg"].values())).scores), params["data_seed"])
             for b, p in points.items()
         }
         rows = judge(fields, partial(compare_latest, points, skeletons=skeletons))
         judged.append([row for benchmark_rows in rows.values() for row in benchmark_rows])
-    shares = {
-        name: share
-        for benchmark in fields
-        for name, share in compute_lost_shares(runs, benchmark, fields).items()
-    }
-    return shares, [
-        (_describe(before.claim), *_show(before), *_show(after))
-        for before, after in zip(*judged, strict=True)
+    claims = [
+        SimpleNamespace(
+            name="{ours} and {theirs}, by {by}".format(**row.claim),
+            p=_format_p(row),
+            verdict=row.verdict,
+            p_without=_format_p(row_without),
+            verdict_without=row_without.verdict,
+        )
+        for row, row_without in zip(*judged, strict=True)
     ]
+    return list_lost_shares(runs, fields), claims
 
 
-def _describe(claim: dict) -> str:
-    return f"{claim['ours']} and {claim['theirs']}, by {claim['by']}"
-
-
-def _show(row) -> tuple[str, str]:
-    if row.result.p is None:
-        return "none", row.verdict
-    return format_p(row.result.p(1.0 if row.claim["by"] == "seconds" else 0.0)), row.verdict
+def _format_p(row) -> str:
+    equal = 1.0 if row.claim["by"] == "seconds" else 0.0
+    return "none" if row.result.p is None else format_p(row.result.p(equal))
 
 
 def main(arguments: list[str]) -> int:
     shares, claims = judge_with_and_without(arguments[0])
-    for name, share in shares.items():
-        print(f"{name:40}{format_percent(share):>8}")
-    print()
-    for name, *cells in claims:
-        print(f"{name:70}", *(f"{cell:>8}" for cell in cells))
+    print(f"{'Lost time':60}{'median':>8}{'largest':>9}")
+    for (benchmark, name), values in shares.items():
+        median, largest = format_percent(statistics.median(values)), format_percent(max(values))
+        print(f"{benchmark + ' ' + name:60}{median:>8}{largest:>9}")
+    print(
+        f"\n{'':72}{'recorded':20}without lost time\n{'Claim':72}" + 2 * f"{'p':10}{'verdict':10}"
+    )
+    for claim in claims:
+        cells = claim.p, claim.verdict, claim.p_without, claim.verdict_without
+        print(f"{claim.name:72}" + "".join(f"{cell:10}" for cell in cells).rstrip())
     return 0
 
 
