@@ -48,10 +48,10 @@ def read_runs(*archives: Path) -> dict[tuple[str, str], dict[int, SimpleNamespac
 def read_blocks(fields: dict, folder: Path, arena: str) -> dict:
     """Return the end points of an arena that is recorded in blocks of one seed."""
     runs = read_runs(*sorted(folder.glob(f"{arena}-seed*.tar.xz")))
-    return compute_points(runs, fields)
+    return compute_end_points_of_fields(runs, fields)
 
 
-def compute_points(runs: dict, fields: dict) -> dict:
+def compute_end_points_of_fields(runs: dict, fields: dict) -> dict:
     """Return the end points by benchmark, algorithm and seed, with the target of each field."""
     start = "sft" if any(name == "sft" for _, name in runs) else "base"
     return {b: compute_end_points(runs, b, f, f.get("reach"), start) for b, f in fields.items()}

@@ -1,7 +1,8 @@
-"""Print the time that runs of an arena lost to other processes, and the claims without it.
+"""Print the time that an arena's runs lost to other processes, and the claims without it.
 
     python -m tests.lost_time arena-minif2f
 
+It reads the archives of an arena that is recorded seed by seed (arena-minif2f, arena-rivals).
 A run loses time while it waits for its core (`waited` in summary.json). The first table has each
 algorithm's median share of lost time, and the largest. The second judges the arena's claims twice:
 as recorded, and with this time subtracted from each run, spread evenly over the run. The p values
@@ -17,7 +18,7 @@ from types import SimpleNamespace
 
 import yaml
 
-from tests.arena_records import compute_points, draw_skeletons, read_runs
+from tests.arena_records import compute_end_points_of_fields, draw_skeletons, read_runs
 from tests.conftest import ROOT
 from tests.recompute_arena import compare_latest, judge
 from tests.recompute_statistics import format_p, format_percent
@@ -49,14 +50,14 @@ def subtract_lost_time(runs: dict) -> dict:
     for run in (run for by_seed in runs.values() for run in by_seed.values()):
         if not hasattr(run, "curve"):
             continue  # the start, which was evaluated and not trained
-        share = 1 - _compute_lost_share(run)
-        run.summary["runtime"]["total"] *= share
+        kept_share = 1 - _compute_lost_share(run)
+        run.summary["runtime"]["total"] *= kept_share
         for point in run.curve:
-            point["seconds"] *= share
+            point["seconds"] *= kept_share
     return runs
 
 
-def judge_with_and_without(
+def judge_with_and_without_lost_time(
     arena: str,
 ) -> tuple[dict[tuple[str, str], list[float]], list[SimpleNamespace]]:
     """Return the shares of lost time, and each claim judged with and without it.
@@ -68,7 +69,7 @@ def judge_with_and_without(
     runs = read_runs(*sorted(FOLDER.glob(f"{arena}-seed*.tar.xz")))
     judged = []
     for version in (runs, subtract_lost_time(runs)):
-        points = compute_points(version, fields)
+        points = compute_end_points_of_fields(version, fields)
         skeletons = params["arena"].get("clustered") and {
             b: draw_skeletons(b, len(next(iter(p["pg"].values())).scores), params["data_seed"])
             for b, p in points.items()
@@ -94,7 +95,12 @@ def _format_p(row) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    shares, claims = judge_with_and_without(arguments[0])
+    if len(arguments) != 1 or not list(FOLDER.glob(f"{arguments[0]}-seed*.tar.xz")):
+        print(
+            "Give the name of an arena that has archives of seeds in experiments/", file=sys.stderr
+        )
+        return 2
+    shares, claims = judge_with_and_without_lost_time(arguments[0])
     print(f"{'Lost time':60}{'median':>8}{'largest':>9}")
     for (benchmark, name), values in shares.items():
         median, largest = format_percent(statistics.median(values)), format_percent(max(values))

@@ -1,8 +1,8 @@
-"""Parameters that params.yaml need not set have the values of docs/algorithms.md."""
+"""The default values of parameters that params.yaml need not set."""
 
 from rapid.algorithms import ALGORITHMS
 
-# Values from the papers, from the authors' scripts, or from the programs that the page names.
+# docs/algorithms.md names the sources: papers, their authors' scripts, or other programs.
 DEFAULTS = {
     "asymre": {"shift": -0.1},
     "cispo": {"cap": 5.0},
@@ -38,7 +38,7 @@ DEFAULTS = {
 }
 
 
-def test_parameters_have_the_documented_defaults():
+def test_parameters_keep_their_defaults():
     defaults = {
         name: {
             field_name: field.get_default(call_default_factory=True)

@@ -10,7 +10,7 @@ import pytest
 from reports import pooled
 from tests import recompute_arena
 from tests.conftest import ROOT
-from tests.lost_time import judge_with_and_without
+from tests.lost_time import judge_with_and_without_lost_time
 
 # File -> figures in it, each with the same with another digit, in the order of the file.
 CHANGES = {
@@ -69,7 +69,7 @@ def test_recomputation_finds_changed_figures_of_an_arena_in_blocks(tmp_path):
 
 @pytest.mark.slow
 def test_page_states_the_time_that_runs_on_minif2f_lost():
-    shares, claims = judge_with_and_without("arena-minif2f")
+    shares, claims = judge_with_and_without_lost_time("arena-minif2f")
     medians = {name: 100 * statistics.median(values) for (_, name), values in shares.items()}
     rapid_median = medians.pop("rapid-H8")
     low, high = min(medians.values()), max(medians.values())
@@ -84,7 +84,7 @@ def test_page_states_the_time_that_runs_on_minif2f_lost():
 
 @pytest.mark.slow
 def test_page_states_the_time_that_runs_beside_rivals_lost():
-    shares, claims = judge_with_and_without("arena-rivals")
+    shares, claims = judge_with_and_without_lost_time("arena-rivals")
     largest = 100 * max(share for values in shares.values() for share in values)
     page = read_page("arena-rivals.md")
     (limit,) = re.findall(r"for its core for more than ([\d.]+) % of its time", page)
