@@ -6,6 +6,7 @@ from functools import partial
 
 import pytest
 import torch
+from pydantic import ValidationError
 
 from rapid.algorithms import ALGORITHMS
 from rapid.algorithms.asymre import asymre_loss
@@ -184,6 +185,24 @@ def test_step_scale_of_extreme_weights_is_finite(log_weight):
     assert ALGORITHMS["vcpo"].step_scale(means) == pytest.approx(math.sqrt(1 / 2))
     zeros = dict.fromkeys(means, 0.0)
     assert ALGORITHMS["vcpo"].step_scale(zeros) == 0
+
+
+def test_rounding_does_not_make_a_step_longer():
+    # The square of a mean is at most the mean of squares, but not after rounding to float32.
+    assert ALGORITHMS["vcpo"].step_scale({"weight": 1.0000001, "squared_weight": 1.0}) == 1.0
+
+
+def test_weight_at_the_cap_is_not_clipped():
+    logp = torch.tensor([[0.0], [0.0], [0.0], [1.0]])
+    inputs = LossInputs(logp, logp * 0, logp, torch.ones(4, 1), torch.arange(4.0), 4)
+    assert compute_loss("vcpo", inputs, cap=1.0)[1]["clip_fraction"] == 1 / 4
+
+
+@pytest.mark.parametrize("bounds", [{"low": 1.001}, {"low": 0.0}, {"high": 0.999}])
+def test_bounds_of_the_mask_contain_1(bounds):
+    with pytest.raises(ValidationError):
+        GeoMaskParameters(**bounds)
+    assert GeoMaskParameters(low=1.0, high=1.0)
 
 
 # By enumeration -----------------------------------------------------------------------------------
