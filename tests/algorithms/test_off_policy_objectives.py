@@ -153,6 +153,11 @@ def test_staleness_is_the_mean_absolute_log_ratio(name):
     assert not staleness.requires_grad
 
 
+def test_maxrl_does_not_divide_by_a_mean_of_zero():
+    rewards = torch.tensor([1.0, -1.0, 0.0, 0.0])
+    assert ALGORITHMS["maxrl"].advantages(None, rewards, 2).tolist() == rewards.tolist()
+
+
 # The effective sample size ------------------------------------------------------------------------
 
 
