@@ -18,9 +18,9 @@ from types import SimpleNamespace
 
 import yaml
 
-from tests.arena_records import compute_end_points_of_fields, draw_skeletons, read_runs
+from tests.arena_records import compute_end_points_of_fields, read_runs
 from tests.conftest import ROOT
-from tests.recompute_arena import compare_latest, judge
+from tests.recompute_arena import compare_latest, draw_clusters, judge
 from tests.recompute_statistics import format_p, format_percent
 
 FOLDER = ROOT / "experiments"
@@ -70,10 +70,7 @@ def judge_with_and_without_lost_time(
     judged = []
     for version in (runs, subtract_lost_time(runs)):
         points = compute_end_points_of_fields(version, fields)
-        skeletons = params["arena"].get("clustered") and {
-            b: draw_skeletons(b, len(next(iter(p["pg"].values())).scores), params["data_seed"])
-            for b, p in points.items()
-        }
+        skeletons = draw_clusters(params, points)
         rows = judge(fields, partial(compare_latest, points, skeletons=skeletons))
         judged.append([row for benchmark_rows in rows.values() for row in benchmark_rows])
     claims = [

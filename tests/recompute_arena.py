@@ -296,17 +296,19 @@ def compare_blocks_of_seeds(arena: str, folder: Path = FOLDER) -> tuple[list[str
     """Return the same as `compare_all`, for an arena that is recorded in blocks of one seed."""
     params = yaml.safe_load((FOLDER / f"{arena}.yaml").read_text())
     section = params["arena"]
-    points, skeletons = read_blocks(section["fields"], folder, arena), None
-    if section.get("clustered"):
-        skeletons = {
-            b: draw_skeletons(
-                b, len(next(iter(by_name["pg"].values())).scores), params["data_seed"]
-            )
-            for b, by_name in points.items()
-        }
+    points = read_blocks(section["fields"], folder, arena)
+    skeletons = draw_clusters(params, points)
     comparisons = [*compare_record(folder, points, arena)]
     comparisons += compare_tables(folder, points, section, arena, skeletons=skeletons)
     return list_differing(comparisons), len(comparisons)
+
+
+def draw_clusters(params: dict, points: dict) -> dict[str, dict] | None:
+    """Return the skeleton of each problem by benchmark; None if errors are not clustered."""
+    if not params["arena"].get("clustered"):
+        return None
+    counts = {b: len(next(iter(by_name["pg"].values())).scores) for b, by_name in points.items()}
+    return {b: draw_skeletons(b, count, params["data_seed"]) for b, count in counts.items()}
 
 
 def list_differing(comparisons: list[Comparison]) -> list[str]:
