@@ -20,10 +20,10 @@ PYTEST := python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 NUMERIC := tests/algorithms tests/training/conformance \
 	$(foreach name,drop_in forward generation savings trainer ungraded,tests/training/test_$(name).py)
 
-.PHONY: help setup foreign tables studies baseline arena arena-record arena-pooled arena-tuning arena-real \
-	arena-real-tuning arena-minif2f arena-minif2f-tuning arena-rivals arena-rivals-tuning test test-all \
-	test-docs test-faults test-gpu test-processors test-versions mutants gpu bench docs docs-serve \
-	figures-of-docs lint lock dist clean
+.PHONY: help setup foreign tables tables-record studies baseline arena arena-record arena-pooled \
+	arena-tuning arena-real arena-real-tuning arena-minif2f arena-minif2f-tuning arena-rivals \
+	arena-rivals-tuning test test-all test-docs test-faults test-gpu test-processors \
+	test-versions mutants gpu bench docs docs-serve figures-of-docs lint lock dist clean
 
 help:
 	@sed -n 's/^\([a-z0-9-]*\):[^#]*## /make \1\t/p' Makefile | expand -t 28
@@ -78,15 +78,23 @@ arena: setup  ## compare all algorithms under equal conditions  (ARENA=--quick: 
 		$(if $(ALGORITHM),$(MINE)) -- arena
 	@cat experiments/$(if $(ALGORITHM),$(MINE_FOLDER),$(ARENA_NAME))/reports/arena/tables.txt
 
-# The files from which the report is made, small enough for Git.
+# The small files from which a report is made, for Git. $(1): folders; $(2): the archive; $(3): names
+# of more files to pack.
+SMALL := manifest.json summary.json evaluation.json curve.jsonl
+define pack_small_files
+	find $(1) -type f \( $(patsubst %,-name % -o,$(SMALL) $(3)) -false \) | LC_ALL=C sort | \
+		tar -cJf $(strip $(2)) -T - --mtime=@0 --owner=0 --group=0 --mode=644
+endef
 RAW := experiments/arena-raw.tar.xz
-SMALL := -name manifest.json -o -name summary.json -o -name evaluation.json -o -name curve.jsonl
 
 arena-record:  ## save the results of a whole arena in experiments/, for Git
 	cp experiments/arena/reports/arena/results.csv experiments/arena-results.csv
 	cp experiments/arena/reports/arena/tables.txt experiments/arena-tables.txt
-	find experiments/arena -type f \( $(SMALL) \) | LC_ALL=C sort | \
-		tar -cJf $(RAW) -T - --mtime=@0 --owner=0 --group=0 --mode=644
+	$(call pack_small_files,experiments/arena,$(RAW))
+
+tables-record:  ## save the results of `make tables` and `make studies` in experiments/, for Git
+	$(call pack_small_files,data models distilled runs evaluations,\
+		experiments/tables-raw.tar.xz,steps.jsonl token_weights.json)
 
 arena-pooled: setup  ## test the arena's claims on both recorded runs; writes experiments/arena-pooled.txt
 	$(ACTIVATE) python -m reports.pooled --configfile params.yaml experiments/arena.yaml \

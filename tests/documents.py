@@ -151,7 +151,7 @@ def times(text: str, root: Path) -> str:
         duration = f"{span} minute{'s' * (max(minutes) != 1)}"
         date = max(map(date_and_commit, measured))
         measured_on = ", ".join(sorted(letters[record["hardware"]] for record in measured))
-        return f"{row[1]} {duration:16} | {date:19} | {measured_on:7} |"
+        return f"{row[1]} {duration:16} | {date:19} | {measured_on:10} |"
 
     table = re.sub(r"^(\| `(.*?)` *\|)[^|]*\|[^|]*\|[^|]*\|", fill_row, text, flags=re.MULTILINE)
     legend = "; ".join(f"{letter}: {machine}" for machine, letter in letters.items())

@@ -22,6 +22,7 @@ from tests.arena_records import Comparison, draw_skeletons
 from tests.arena_statistics import Result, adjust_by_holm, estimate_mean, student
 from tests.conftest import ROOT
 from tests.recompute import Run, choose_format
+from tests.recompute_arena import list_differing
 from tests.recompute_statistics import (
     DASH,
     adjust_minus,
@@ -34,6 +35,7 @@ from tests.recompute_statistics import (
 )
 from tests.reports.reading import PrintedTable, read_text
 
+Comparisons = list[Comparison]
 MAIN_MODEL = "tiny-qwen2"
 LEVEL = 0.05
 # Title of a column -> metric. "Difference" is compared with the first variant.
@@ -42,6 +44,7 @@ COLUMNS = {
     "Distinct": "distinct", "Distinct solutions": "distinct_correct", "Time": "runtime",
     "Stale": "staleness", "Clipped": "clip_fraction", "Memory": "peak_memory_mb",
 }  # fmt: skip
+RAPID_COLUMNS = ("Stale", "Clipped")  # with values for RAPID only
 SHARES = ("unparsable", "distinct")
 
 
@@ -73,8 +76,8 @@ class Study:
             evaluation = json.loads(
                 (self.root / "evaluations" / path / "evaluation.json").read_text()
             )
-            run.values |= {
-                name: evaluation[name] for name in ("entropy", "distinct", "distinct_correct")
+            run.values |= {  # with `evaluation.diversity`
+                name: evaluation.get(name) for name in ("entropy", "distinct", "distinct_correct")
             }
             graded = sum(samples for samples, _ in run.scores.values())
             run.values["unparsable"] = evaluation["reasons"].get("unparsable", 0) / graded
@@ -83,9 +86,10 @@ class Study:
     def label(self, variant: str) -> str:
         """Return the label of a variant: the changed parameters, or the algorithm's name."""
         base_name, *changes = variant.split(",")
-        texts = [change.replace("=", " = ") for change in changes]
+        shared = set.intersection(*(set(name.split(",")[1:]) for name in self.variants))
+        texts = [change.replace("=", " = ") for change in changes if change not in shared]
         first = self.variants[0]
-        if variant == first or not changes or base_name != first.partition(",")[0]:
+        if variant == first or not texts or base_name != first.partition(",")[0]:
             texts.insert(0, parse_variant_name(base_name).label)
         return ", ".join(texts)
 
@@ -95,6 +99,9 @@ class Study:
         cells = {}
         for title, metric in COLUMNS.items():
             values = [run.values.get(metric) for run in all_runs[variant]]
+            if title in RAPID_COLUMNS and not variant.startswith("rapid-H"):
+                cells[title] = "N/A"
+                continue
             if None in values:
                 cells[title] = DASH
                 continue
@@ -194,6 +201,32 @@ def compare_hypotheses(
             yield f"{label}, {title}", expected[title], cell.text
 
 
+def compare_tables(root: Path, params: dict, tables: dict[int, PrintedTable]) -> Comparisons:
+    """Return a comparison for every cell of the tables of variants and of hypotheses.
+
+    Tables of the time to an accuracy, and of the paper's claims, are left out.
+
+    Args:
+        root: the folder that contains runs/ and evaluations/.
+        params: parameters with a section of studies.
+        tables: the printed tables by number.
+    """
+    section, comparisons = params["studies"], []
+    studies = {
+        key: Study(root, study, section["seeds"], params["data_seed"])
+        for key, study in section["compared"].items()
+        if study
+    }
+    number = 1
+    for key, study in studies.items():
+        comparisons += compare_variants(study, tables[number], key)
+        has_table_of_times = any("snapshots=" in variant for variant in study.variants)
+        number += 2 if has_table_of_times else 1
+    if hypotheses := section.get("hypotheses"):
+        comparisons += compare_hypotheses(studies, hypotheses, tables[number])
+    return comparisons
+
+
 def compare_all(overlay: Path) -> tuple[list[str], int]:
     """Return a line for each number that differs, and the count of recomputed numbers.
 
@@ -201,29 +234,14 @@ def compare_all(overlay: Path) -> tuple[list[str], int]:
         overlay: the file of the study's parameters, beside which its archives and tables are.
     """
     params = yaml.safe_load(overlay.read_text())
-    section, name = params["studies"], params["name"]
+    name = params["name"]
     tables = read_text((overlay.parent / f"{name}-tables.txt").read_text(encoding="utf-8"))
-    comparisons: list[Comparison] = []
     with TemporaryDirectory() as folder:
         for archive in overlay.parent.glob(f"{name}-seed*.tar.xz"):
             with tarfile.open(archive) as files:
                 files.extractall(folder, filter="data")
-        root = Path(folder, "experiments", name)
-        studies = {
-            key: Study(root, study, section["seeds"], params["data_seed"])
-            for key, study in section["compared"].items()
-            if study
-        }
-        for number, (key, study) in enumerate(studies.items(), start=1):
-            comparisons += compare_variants(study, tables[number], key)
-        printed = tables[len(studies) + 1]
-        comparisons += compare_hypotheses(studies, section["hypotheses"], printed)
-    differing = [
-        f"{where}: recomputed {expected}, printed {text}"
-        for where, expected, text in comparisons
-        if expected != text
-    ]
-    return differing, len(comparisons)
+        comparisons = compare_tables(Path(folder, "experiments", name), params, tables)
+    return list_differing(comparisons), len(comparisons)
 
 
 def main() -> int:
