@@ -8,7 +8,7 @@ A document marks a generated text: `<!-- figures: table1 mbpp_plus -->` stands b
 `<!-- end -->` after it. The mark names a generator function of this file, such as `table1`, and its
 arguments. It may end in `; by COMMAND`: the command that writes the files which the function reads.
 The function takes the text between the marks and returns it with present values. In prose marked
-with `within FILE`, a number that is not in that file is replaced by a question mark.
+with `within FILE`, a number that is in none of the files is replaced by a question mark.
 
 Exit status: 1 if a document would change. If files are missing, the command that writes them is
 printed.
@@ -234,14 +234,16 @@ def micro_batches(text: str, root: Path) -> str:
     return "\n" + "\n".join([*tables, origins]) + "\n"
 
 
-def within(text: str, root: Path, file: str) -> str:
-    """Return prose with a question mark for each number and interval that is not in a file."""
-    path = next((folder / file for folder in (root, ROOT) if (folder / file).exists()), None)
-    if path is None:
-        return MISSING
-    content = path.read_text(encoding="utf-8")
-    numbers = {number.replace(",", "") for number in NUMBER.findall(content)}
-    intervals = set(INTERVAL.findall(content))
+def within(text: str, root: Path, *files: str) -> str:
+    """Return prose with a question mark for each number and interval that is in none of the files."""
+    numbers, intervals = set(), set()
+    for file in files:
+        path = next((folder / file for folder in (root, ROOT) if (folder / file).exists()), None)
+        if path is None:
+            return MISSING
+        content = path.read_text(encoding="utf-8")
+        numbers |= {number.replace(",", "") for number in NUMBER.findall(content)}
+        intervals |= set(INTERVAL.findall(content))
     text = INTERVAL.sub(
         lambda match: match[0] if " ".join(match[0].split()) in intervals else "? [?]", text
     )
