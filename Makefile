@@ -78,8 +78,8 @@ arena: setup  ## compare all algorithms under equal conditions  (ARENA=--quick: 
 		$(if $(ALGORITHM),$(MINE)) -- arena
 	@cat experiments/$(if $(ALGORITHM),$(MINE_FOLDER),$(ARENA_NAME))/reports/arena/tables.txt
 
-# The small files from which a report is made, for Git. $(1): folders; $(2): the archive; $(3): names
-# of more files to pack.
+# The files from which a report is made, for Git. $(1): folders; $(2): the archive; $(3): further file
+# names.
 SMALL := manifest.json summary.json evaluation.json curve.jsonl
 define pack_small_files
 	find $(1) -type f \( $(patsubst %,-name % -o,$(SMALL) $(3)) -false \) | LC_ALL=C sort | \
@@ -92,7 +92,10 @@ arena-record:  ## save the results of a whole arena in experiments/, for Git
 	cp experiments/arena/reports/arena/tables.txt experiments/arena-tables.txt
 	$(call pack_small_files,experiments/arena,$(RAW))
 
-tables-record:  ## save the results of `make tables` and `make studies` in experiments/, for Git
+tables-record:  ## save all runs of `make tables` and `make studies` in experiments/, for Git
+	@test -e reports/tables.txt -a -e reports/studies/tables.txt || { \
+		echo "reports/tables.txt or reports/studies/tables.txt is missing: run make tables studies"; \
+		exit 1; }
 	$(call pack_small_files,data models distilled runs evaluations,\
 		experiments/tables-raw.tar.xz,steps.jsonl token_weights.json)
 

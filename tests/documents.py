@@ -8,7 +8,7 @@ A document marks a generated text: `<!-- figures: table1 mbpp_plus -->` stands b
 `<!-- end -->` after it. The mark names a generator function of this file, such as `table1`, and its
 arguments. It may end in `; by COMMAND`: the command that writes the files which the function reads.
 The function takes the text between the marks and returns it with present values. In prose marked
-with `within FILE`, a number that is in none of the files is replaced by a question mark.
+with `within FILE...`, a number that is in none of the files is replaced by a question mark.
 
 Exit status: 1 if a document would change. If files are missing, the command that writes them is
 printed.
@@ -53,7 +53,7 @@ from reports.tables.table import MISSING
 from tests.conftest import ROOT
 from tests.faults.conftest import COLUMNS, FAULTS
 from tests.field_tables import config_fields, fields, logged_metrics, steps_fields
-from tests.recorded_pages import arena, indent_lines, load_params, study
+from tests.recorded_pages import arena, indent_lines, load_params, ratios, study
 from tests.versions import tested_versions
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -98,7 +98,7 @@ def sweep(text: str, root: Path, *h_values: str) -> str:
 
 def plan_rates(text: str, root: Path) -> str:
     """Return the lines of `rapid plan` about the rates that are measured in runs."""
-    if not (root / "runs").is_dir():
+    if not (root / "runs").is_dir() or not (root / "reports/studies").is_dir():
         return MISSING
     files = ["--configfile", f"{ROOT}/params.yaml", "--calibrate", f"{root}/runs"]
     lines = run_and_capture_lines(cli.run, ["plan", *files])
@@ -274,7 +274,7 @@ GENERATORS = {
     for generator in (
         table1, sweep, plan_rates, plan_memory, jobs_of, speed, times, faults, math_graders,
         planned_memory, micro_batches, steps_fields, logged_metrics, fields, config_fields, within,
-        arena, study, picture, tested_versions, minif2f_flaws,
+        arena, study, ratios, picture, tested_versions, minif2f_flaws,
     )
 }  # fmt: skip
 

@@ -2,8 +2,9 @@
 
     python -m tests.recompute_studies experiments/baseline.yaml
 
-It reads summary.json and evaluation.json in the archives of `reports.record`, and the study's
-parameters. It compares the numbers in the tables of variants and of hypotheses in NAME-tables.txt.
+It reads the files of runs in the archives of `reports.record`, and the study's parameters. It
+compares the numbers in the tables of variants, of the time to an accuracy, and of hypotheses in
+NAME-tables.txt.
 """
 
 import json
@@ -11,6 +12,7 @@ import statistics
 import sys
 import tarfile
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -27,6 +29,7 @@ from tests.recompute_statistics import (
     DASH,
     adjust_minus,
     compare_accuracy,
+    format_duration,
     format_p,
     format_percent,
     format_points,
@@ -76,12 +79,24 @@ class Study:
             evaluation = json.loads(
                 (self.root / "evaluations" / path / "evaluation.json").read_text()
             )
-            run.values |= {  # with `evaluation.diversity`
+            run.values |= {  # absent without `evaluation.diversity`
                 name: evaluation.get(name) for name in ("entropy", "distinct", "distinct_correct")
             }
             graded = sum(samples for samples, _ in run.scores.values())
             run.values["unparsable"] = evaluation["reasons"].get("unparsable", 0) / graded
         return runs
+
+    def read_curves(self, variant: str) -> list[list[tuple[float, float]]]:
+        """Return (seconds, pass@1) of each run: untrained, of its snapshots, and at its end."""
+        start = statistics.mean(run.values["pass@1"] for run in self.read("base"))
+        curves = []
+        for run in self.read(variant):
+            path = f"{self.benchmark}/{self.model}/{variant}/seed{run.seed}/curve.jsonl"
+            lines = (self.root / "evaluations" / path).read_text().splitlines()
+            points = [(point["seconds"], point["pass_at"]["1"]) for point in map(json.loads, lines)]
+            end = run.values["runtime"], run.values["pass@1"]
+            curves.append([(0.0, start), *points, end])
+        return curves
 
     def label(self, variant: str) -> str:
         """Return the label of a variant: the changed parameters, or the algorithm's name."""
@@ -165,6 +180,34 @@ def compare_variants(study: Study, printed: PrintedTable, name: str) -> Iterator
             yield f"{name}: {label}, {title}", expected[title], cell.text
 
 
+def compute_time(curve: list[tuple[float, float]], level: float) -> float | None:
+    """Return the seconds until an accuracy is reached on a curve of (seconds, accuracy) points."""
+    if curve[0][1] >= level:
+        return 0.0
+    for (start, low), (end, high) in pairwise(curve):
+        if high >= level:
+            return start + (end - start) * (level - low) / (high - low)
+    return None
+
+
+def compare_times(study: Study, printed: PrintedTable, name: str) -> Iterator[Comparison]:
+    """Yield a comparison for every cell of a table of the times to levels of accuracy."""
+    for column, title in enumerate(printed.columns):
+        level = float(title.removesuffix("%")) / 100 - 1e-9  # reached despite rounding
+        times = {
+            variant: [compute_time(curve, level) for curve in study.read_curves(variant)]
+            for variant in study.variants
+        }
+        means = {v: statistics.mean(values) for v, values in times.items() if None not in values}
+        for row, variant in enumerate(study.variants):
+            text = DASH
+            if variant in means:
+                show, mean = format_duration([*means.values()]), means[variant]
+                text = f"{show(mean, mean)} ± {show(statistics.stdev(times[variant]), mean)}"
+            where = f"{name}: times: {study.label(variant)}, {title}"
+            yield where, text, printed.rows[row][column].text
+
+
 def compare_hypotheses(
     studies: dict[str, Study], hypotheses: dict, printed: PrintedTable
 ) -> Iterator[Comparison]:
@@ -202,9 +245,7 @@ def compare_hypotheses(
 
 
 def compare_tables(root: Path, params: dict, tables: dict[int, PrintedTable]) -> Comparisons:
-    """Return a comparison for every cell of the tables of variants and of hypotheses.
-
-    Tables of the time to an accuracy, and of the paper's claims, are left out.
+    """Return a comparison for every cell of all tables but that of the paper's claims.
 
     Args:
         root: the folder that contains runs/ and evaluations/.
@@ -220,8 +261,10 @@ def compare_tables(root: Path, params: dict, tables: dict[int, PrintedTable]) ->
     number = 1
     for key, study in studies.items():
         comparisons += compare_variants(study, tables[number], key)
-        has_table_of_times = any("snapshots=" in variant for variant in study.variants)
-        number += 2 if has_table_of_times else 1
+        number += 1
+        if any("snapshots=" in variant for variant in study.variants):
+            comparisons += compare_times(study, tables[number], key)
+            number += 1
     if hypotheses := section.get("hypotheses"):
         comparisons += compare_hypotheses(studies, hypotheses, tables[number])
     return comparisons

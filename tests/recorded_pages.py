@@ -1,6 +1,6 @@
 """Parts of the reports on arenas and studies for the documents, from archives (`reports.record`).
 
-`arena` and `study` are generator functions of `tests.documents`.
+`arena`, `study` and `ratios` are generator functions of `tests.documents`.
 """
 
 import textwrap
@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 
 from rapid.config.params import Params, load_files
 from rapid.config.specs import list_arena_runs, list_study_runs
-from rapid.text import join_words
+from rapid.text import join_words, render_markdown_table
 from reports import record
 from reports.contents import Content, build_arena, build_studies
 from reports.render import markdown
@@ -20,6 +20,50 @@ from reports.render import text as as_text
 from reports.report_data import ReportData
 from reports.tables.table import MISSING, Table
 from tests.conftest import ROOT
+from tests.reports.reading import read_text
+
+# The ratios of RAPID's training time to PG's in README.md: the problems; then for each ratio the
+# file, the number of the table, the column, and the row.
+CLAIM, CLAIM_ON_SAME_H = "RAPID (H={h}) sooner than PG", "RAPID (H={h}) sooner than PG (H={h})"
+WITHOUT_BASELINE = "RAPID (H={h}), baseline = none"
+RATIOS = {
+    "MBPP+, H = 8": [
+        ("pooled.txt", 1, "Estimate", CLAIM.format(h=8)),
+        ("pooled.txt", 1, "Estimate", CLAIM_ON_SAME_H.format(h=8)),
+        ("tables.txt", 3, "Ratio to PG", WITHOUT_BASELINE.format(h=16)),
+    ],
+    "MATH, H = 4": [
+        ("pooled.txt", 2, "Estimate", CLAIM.format(h=4)),
+        ("pooled.txt", 2, "Estimate", CLAIM_ON_SAME_H.format(h=4)),
+        ("tables.txt", 4, "Ratio to PG", WITHOUT_BASELINE.format(h=16)),
+    ],
+    # The intervals of the estimates have no upper limit.
+    "MiniF2F with Lean, H = 8": [
+        ("minif2f-tables.txt", 1, "Median ratio", CLAIM.format(h=8)),
+        ("minif2f-tables.txt", 1, "Median ratio", CLAIM_ON_SAME_H.format(h=8)),
+        ("minif2f-tables.txt", 2, "Ratio to PG", WITHOUT_BASELINE.format(h=8)),
+    ],
+    "MBPP+, new problems, H = 8": [
+        ("rivals-tables.txt", 1, "Estimate", CLAIM.format(h=8)),
+        ("rivals-tables.txt", 1, "Estimate", CLAIM_ON_SAME_H.format(h=8)),
+        ("rivals-tables.txt", 2, "Ratio to PG", WITHOUT_BASELINE.format(h=8)),
+    ],
+}
+
+
+def ratios(text: str, root: Path) -> str:
+    """Return a table of ratios of training times, from the recorded tables of all arenas."""
+    rows = []
+    for problems, places in RATIOS.items():
+        cells = []
+        for file, number, column, label in places:
+            printed = read_text((ROOT / f"experiments/arena-{file}").read_text())[number]
+            cell = printed.rows[printed.labels.index(label)][printed.columns.index(column)].text
+            note = " (median)" if column == "Median ratio" else ""
+            cells.append(cell + note + (" (H = 16)" if "H=16" in label else ""))
+        rows.append([problems, *cells])
+    heads = ["generated problems of", "RAPID / PG", "RAPID / PG with the same H"]
+    return render_markdown_table([*heads, "RAPID without baseline / PG"], rows)
 
 
 def arena(text: str, root: Path, part: str, overlay: str) -> str:
