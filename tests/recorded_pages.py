@@ -57,7 +57,8 @@ def ratios(text: str, root: Path) -> str:
     for problems, places in RATIOS.items():
         cells = []
         for file, number, column, label in places:
-            printed = read_text((ROOT / f"experiments/arena-{file}").read_text())[number]
+            path = ROOT / f"experiments/arena-{file}"
+            printed = read_text(path.read_text(encoding="utf-8"))[number]
             cell = printed.rows[printed.labels.index(label)][printed.columns.index(column)].text
             note = " (median)" if column == "Median ratio" else ""
             cells.append(cell + note + (" (H = 16)" if "H=16" in label else ""))
