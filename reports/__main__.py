@@ -98,7 +98,8 @@ def main(arguments: list[str] | None = None) -> int:
         return BAD_USE if isinstance(error, BadParams) else BAD_RUN
     if options.text:
         sys.stdout.reconfigure(errors="replace")  # a terminal without UTF-8 gets ? for a dash
-        print(text.render([*content.results, *content.appendix], data.params.name))
+        tables = [*content.results, *content.appendix]
+        print(text.render(tables, data.params.name, content.lead))
     if written:
         counts = contents.describe_counts(data.frame)
         print(f"{written[0].parent}: {len(written)} files from {counts}", file=sys.stderr)
@@ -174,8 +175,9 @@ def _build_spec(data: ReportData, options: argparse.Namespace, folder: Path) -> 
 def _write_tables(data: ReportData, content: Content, options: argparse.Namespace) -> list[Path]:
     """Write the results to tables.tex, and the other tables to appendix.tex; return all paths.
 
-    Each file has a copy for the terminal beside it (.txt). For an arena, but not for its
-    tuning, results.csv with the end points (`reports.outcomes`) of each run is written too.
+    Each file has a copy for the terminal beside it (.txt); the one of the results begins with the
+    main findings. For an arena, but not for its tuning, results.csv with the end points
+    (`reports.outcomes`) of each run is written too.
     """
     output, params = options.output, data.params
     paper_style = PaperStyle.from_params(params.report)
@@ -183,12 +185,13 @@ def _write_tables(data: ReportData, content: Content, options: argparse.Namespac
     results, appendix = content.results, content.appendix
     paths = []
     # The results do not refer to the appendix, which a paper may leave out.
-    for path, tables, other_tables in (
-        (output, results, ()), (output.with_name(APPENDIX_FILE), appendix, results),
-    ):  # fmt: skip
+    for path, tables, other_tables, lead in (
+        (output, results, (), content.lead),
+        (output.with_name(APPENDIX_FILE), appendix, results, ()),
+    ):
         if tables or path == output:
             write_text(path, latex.render(tables, paper_style, prefix, other_tables))
-            write_text(path.with_suffix(".txt"), text.render(tables, params.name) + "\n")
+            write_text(path.with_suffix(".txt"), text.render(tables, params.name, lead) + "\n")
             paths += [path, path.with_suffix(".txt")]
     if options.kind == "arena" and not data.params.arena.tuning:
         paths.append(output.with_name(RESULTS_FILE))

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from reports import labels
+from reports.formats import NO_BREAK
 from reports.report_data import ReportData
 from reports.statistics.decisions import adjust_by_holm
 from reports.statistics.estimates import CONFIDENCE_LEVEL
@@ -18,8 +19,6 @@ from reports.tables.intervals import Comparison
 from reports.tables.notes import collect_run_facts
 from reports.tables.study_runs import list_studies
 from reports.tables.table import format_interval
-
-NO_BREAK = "\N{NO-BREAK SPACE}"
 
 
 def compare_with_baseline(data: ReportData) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from rapid.text import HOUR, MINUTE
 
 Format = Callable[..., str]
 MINUS = "\N{MINUS SIGN}"
+NO_BREAK = "\N{NO-BREAK SPACE}"
 # Units of durations: symbol, length in seconds, and a limit in seconds. A column has the first unit
 # whose limit its longest duration does not reach, or else hours.
 TIME_UNITS = [("ms", 1e-3, 0.1), ("s", 1, 10 * MINUTE), ("min", MINUTE, 10 * HOUR)]

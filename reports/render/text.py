@@ -1,8 +1,10 @@
 """Renders tables for a terminal, at most 80 characters wide unless a label or cell is wider."""
 
 import textwrap
+from collections.abc import Sequence
 
 from rapid.text import align_columns, escape_control_chars
+from reports.formats import NO_BREAK
 from reports.render import split_columns
 from reports.tables.table import Cell, Table
 
@@ -10,9 +12,15 @@ WIDTH = 80  # characters
 MARKS = {"best": "*", "runner-up": "+", "": ""}  # after the text of a marked cell
 
 
-def render(tables: list[Table], experiment: str | None = None) -> str:
-    """Return the experiment's name on a line, and the tables with their notes."""
+def render(tables: list[Table], experiment: str | None = None, lead: Sequence[str] = ()) -> str:
+    """Return the experiment's name on a line, the main findings, and the tables with their notes.
+
+    Args:
+        lead: paragraphs with the main findings, in which a no-break space joins what is to stay on
+            one line.
+    """
     head = [f"Experiment: {experiment}\n"] if experiment else []
+    head += [_wrap(paragraph).replace(NO_BREAK, " ") + "\n" for paragraph in lead]
     return escape_control_chars("\n".join([*head, *(_render_table(table) for table in tables)]))
 
 

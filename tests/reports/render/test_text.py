@@ -47,6 +47,14 @@ def test_the_first_line_names_the_experiment():
     assert text.render([table], "mine") == f"Experiment: mine\n\n{text.render([table])}"
 
 
+def test_findings_are_above_the_tables_and_an_interval_is_not_broken():
+    table = Table(1, "", "One.", "", [Group("", ["b"])], [Row("a", [[Cell("1")]])], [], [])
+    lead = ["x" * 77 + " 0.5\N{NO-BREAK SPACE}[0.4,\N{NO-BREAK SPACE}0.6]", "Second."]
+    head = "x" * 77 + "\n0.5 [0.4, 0.6]\n\nSecond.\n\n"
+    assert text.render([table], None, lead) == head + text.render([table])
+    assert text.render([table], "mine", lead).startswith(f"Experiment: mine\n\n{head}Table 1.")
+
+
 def test_table_without_marks_has_no_legend_and_paths_are_not_broken():
     notes = ["x" * 71, "left-over", "/a-path" * 12]
     table = Table(1, "", "One.", "", [Group("", ["b"])], [Row("a", [[Cell("1")]])], notes, [])

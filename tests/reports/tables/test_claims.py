@@ -111,6 +111,8 @@ def test_holm_adjustment_is_applied_within_a_family_of_claims(params, runs):
     note = "Of 3 claims that hold or fail, 2 would still do so if p were adjusted for all 6 comparisons"
     assert note in table.notes[0]
     assert table.named_notes == [(name, "rule") for name in "abcde"]
+    table_of_open_claims = claims.build_claims_table("claims", data, [[StubClaim("a", [0.5])]])
+    assert "that hold or fail" not in table_of_open_claims.notes[0]
 
 
 # Comparisons --------------------------------------------------------------------------------------
