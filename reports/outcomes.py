@@ -85,7 +85,9 @@ class FieldOutcomes:
         field = self.field
         untrained = self.select_runs(self.data.params.training.start)
         pg_runs = self.select_runs(field.run_name(PG.name))
-        return compute_target(untrained, pg_runs, METRIC, field.reach, field.snapshots + 1)
+        evaluation = self.data.params.evaluation
+        samples = [evaluation.samples_of_snapshots] * field.snapshots + [evaluation.samples]
+        return compute_target(untrained, pg_runs, METRIC, field.reach, samples)
 
     @property
     def target_accuracy(self) -> float:

@@ -5,6 +5,7 @@ one that `compute_target` computes from runs. PG is policy gradient, the baselin
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -40,14 +41,15 @@ def compute_target(
     pg_runs: pd.DataFrame,
     metric: str,
     reach: float | None,
-    evaluations: int,
+    samples: Sequence[int],
 ) -> Target:
     """Return the target accuracy of a benchmark, computed from accuracies on the test problems.
 
     Args:
         untrained: rows of the model before RL in the data frame of all runs, one per evaluation.
         reach: the target accuracy in the parameters, if any.
-        evaluations: how often a run is evaluated during and after training.
+        samples: completions per problem in each evaluation of a run, during and after training. The
+            last is that of the untrained model too.
     """
     accuracies = untrained[metric].dropna().to_numpy()
     start, final = (float(runs[metric].mean()) for runs in (untrained, pg_runs))
@@ -59,8 +61,9 @@ def compute_target(
         noise = compute_sampling_error(scores)
     else:
         noise = float(accuracies.std(ddof=1)) if len(accuracies) else math.nan
+    noises = [noise * math.sqrt(samples[-1] / count) for count in samples]
     chances = (
-        curves.compute_chance_to_reach(accuracy, start, noise, evaluations)
+        curves.compute_chance_to_reach(accuracy, start, noises)
         for accuracy in (computed, computed if reach is None else reach)
     )
     return Target(start, noise, computed, *chances)

@@ -161,8 +161,7 @@ class Params(Section):
     def _check_sources_and_batches(self):
         for name, benchmark in self.benchmarks.items():
             check_source(f"benchmarks.{name}.source", name, benchmark.source)
-            if max(benchmark.pass_at) > self.evaluation.samples:
-                reason = f"must be at most {self.evaluation.samples}, which is evaluation.samples"
+            if reason := self.evaluation.explain_too_few_samples(benchmark.pass_at):
                 raise ValueError(
                     describe_invalid(f"benchmarks.{name}.pass_at", benchmark.pass_at, reason)
                 )

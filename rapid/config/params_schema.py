@@ -6,6 +6,7 @@ section in the algorithm's module, and those of `arena` and `studies` in modules
 H is the number of optimizer steps that RAPID takes on one inference batch.
 """
 
+from collections.abc import Sequence
 from functools import partial
 from operator import eq, not_
 from typing import Annotated, Any, Literal
@@ -235,6 +236,12 @@ class EvaluationParams(Section):
     """Settings of the evaluation of a model on the test problems."""
 
     samples: PositiveInt = Field(description="n: completions per test problem")
+    snapshot_samples: PositiveInt | None = Field(
+        None,
+        exclude_if=partial(eq, None),
+        description="completions per test problem of a snapshot (a model saved during training); "
+        "by default `samples`",
+    )
     temperature: PositiveFloat
     top_p: Annotated[float, Field(gt=0, le=1)]
     precision: Precision = "float32"
@@ -248,6 +255,22 @@ class EvaluationParams(Section):
         exclude_if=partial(eq, 0),
         description="number of test problems whose first completion is kept for the report",
     )
+
+    @property
+    def samples_of_snapshots(self) -> int:
+        """The number of completions per test problem of a snapshot."""
+        return self.snapshot_samples or self.samples
+
+    def explain_too_few_samples(self, pass_at: Sequence[int]) -> str:
+        """Return why pass@k needs more completions, or "" if there are enough.
+
+        Of snapshots, only pass@k for the first k is needed.
+        """
+        counts = {"samples": self.samples, "snapshot_samples": self.samples_of_snapshots}
+        for (key, count), k in zip(counts.items(), (max(pass_at), pass_at[0]), strict=True):
+            if k > count:
+                return f"must be at most {count}, which is evaluation.{key}"
+        return ""
 
 
 class Compute(Section):

@@ -118,12 +118,18 @@ def count_job_work(spec: BaseModel, params: Params, expect: Callable[[str, str],
             steps = spec.training.epochs * batches * count_batch_steps(spec)
             return count_train_work(spec, steps, expected)
         case EvaluateSpec():
-            models, completions = 1 + spec.snapshots, problem_counts.test * spec.evaluation.samples
+            settings = spec.evaluation
+            samples = [settings.samples, *[settings.samples_of_snapshots] * spec.snapshots]
+            completions = [problem_counts.test * n for n in samples]  # of each evaluated model
         case _:  # distillation: a teacher samples completions of the training problems
-            models, completions = 1, problem_counts.train * spec.samples
-    calls = 1 if spec.compute.sampler == "vllm" else ceil(completions / TRANSFORMERS_BATCH)
-    counts = _count_sampling(spec, models * completions, completions / calls, expected)
-    return Work(spec, expected, loads=models, **counts)
+            completions = [problem_counts.train * spec.samples]
+    calls = [
+        1 if spec.compute.sampler == "vllm" else ceil(count / TRANSFORMERS_BATCH)
+        for count in completions
+    ]
+    total = sum(completions)
+    counts = _count_sampling(spec, total, total / sum(calls), expected)
+    return Work(spec, expected, loads=len(completions), **counts)
 
 
 def count_train_work(

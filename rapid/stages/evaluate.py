@@ -72,10 +72,13 @@ def _evaluate_with_snapshots(
     benchmark, curve = BENCHMARKS[spec.run.benchmark], []
     problems = list(read_jsonl(test, benchmark.record))
     with benchmark.build_grader(spec.timeout, spec.compute.threads, spec.grading) as grader:
-        graded = _draw_graded_samples(spec, model, problems, grader)
+        graded = _draw_graded_samples(spec, model, problems, spec.evaluation.samples, grader)
+        samples_of_snapshots = spec.evaluation.samples_of_snapshots
         for step, snapshot in _list_snapshots(spec, model):
-            scores = _count_correct(_draw_graded_samples(spec, snapshot, problems, grader))
-            pass_at = _compute_pass_at(spec, scores)
+            graded_of_snapshot = _draw_graded_samples(
+                spec, snapshot, problems, samples_of_snapshots, grader
+            )
+            pass_at = _compute_pass_at(spec, _count_correct(graded_of_snapshot))
             curve.append(CurvePoint(step=step.step, seconds=step.seconds, pass_at=pass_at))
         isolation = grader.describe_isolation()
     scores = _count_correct(graded)
@@ -111,14 +114,14 @@ def _list_snapshots(spec: EvaluateSpec, model: Path) -> list[tuple[StepRecord, P
 
 
 def _draw_graded_samples(
-    spec: EvaluateSpec, model: Path, problems: list[Problem], grader: GraderPool
+    spec: EvaluateSpec, model: Path, problems: list[Problem], samples: int, grader: GraderPool
 ) -> list[GradedSample]:
-    """Sample completions of the problems from a model, and grade them."""
+    """Sample completions of each problem from a model, and grade them."""
     settings = spec.evaluation
     return sample_and_grade(
         model,
         spec.run.benchmark,
-        [problem for problem in problems for _ in range(settings.samples)],
+        [problem for problem in problems for _ in range(samples)],
         grader,
         sampler=spec.compute.sampler,
         max_tokens=spec.max_completion_length,

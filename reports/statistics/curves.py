@@ -95,7 +95,7 @@ def get_curve_path(run: pd.Series) -> str:
     return f"{run['evaluation']}/{CURVE}"
 
 
-def compute_chance_to_reach(level: float, start: float, noise: float, evaluations: int) -> float:
+def compute_chance_to_reach(level: float, start: float, noises: Sequence[float]) -> float:
     """Return the probability that a model that learns nothing reaches a level of accuracy.
 
     It is the probability that the highest of several evaluations of the untrained model is at least
@@ -103,13 +103,12 @@ def compute_chance_to_reach(level: float, start: float, noise: float, evaluation
 
     Args:
         start: mean accuracy of the untrained model.
-        noise: standard deviation of the accuracies of its evaluations.
-        evaluations: how often a run is evaluated during and after training.
+        noises: standard deviation of the accuracy in each evaluation during and after training.
     """
-    if noise == 0:
-        return float(start >= level)
-    below = stats.norm.cdf(level, start, noise)
-    return float(1 - below**evaluations)
+    below = [
+        stats.norm.cdf(level, start, noise) if noise else float(start < level) for noise in noises
+    ]
+    return float(1 - np.prod(below))
 
 
 def choose_levels(curves: Sequence[AccuracyCurve]) -> list[float]:

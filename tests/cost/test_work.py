@@ -164,3 +164,18 @@ def test_vllm_starts_a_completion_when_another_ends(paper):
     work = count_job_work(spec, paper, lambda *pair: EXPECTED)
     assert work.completions == 244 * 8
     assert work.rows / work.decoding_steps == pytest.approx(256)
+
+
+@pytest.mark.parametrize(("samples", "completions"), [(None, 8 + 3 * 8), (2, 8 + 3 * 2)])
+def test_snapshots_are_evaluated_on_their_own_number_of_completions(values, samples, completions):
+    values["tables"]["main"]["algorithms"] = ["pg,snapshots=3"]
+    values["evaluation"]["snapshot_samples"] = samples
+    params = load(values)
+    (spec, *_) = (
+        job.spec
+        for job in list_jobs(params)
+        if job.stage == "evaluate" and job.spec.run.algorithm == "pg,snapshots=3"
+    )
+    work = count_job_work(spec, params, lambda *pair: EXPECTED)
+    problems = params.benchmarks[spec.run.benchmark].test
+    assert (work.loads, work.completions) == (4, problems * completions)

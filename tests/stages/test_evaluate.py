@@ -52,9 +52,10 @@ def calls(monkeypatch) -> list[dict]:
 
     def sample(kind, model, prompts, **settings):
         calls.append(settings | {"kind": kind, "model": model.name, "prompts": prompts})
-        order = [reason for reasons in OUTCOMES.values() for reason in reasons]
+        samples = len(prompts) // len(OUTCOMES)
+        order = [reason for reasons in OUTCOMES.values() for reason in reasons[:samples]]
         assert len(prompts) == len(order)
-        return [Sample(text=reason, tokens=n) for reason, n in zip(order, LENGTHS, strict=True)]
+        return [Sample(text=reason, tokens=n) for reason, n in zip(order, LENGTHS, strict=False)]
 
     class Graders:
         size = 2
@@ -127,6 +128,16 @@ def test_snapshot_has_a_point_of_the_curve(calls, run):
     without_snapshots = SPEC.model_copy(update={"snapshots": 0})
     evaluate(without_snapshots, run / "model", run / "test.jsonl", run / "evaluation")
     assert not (run / "evaluation" / CURVE).exists()  # an earlier one is deleted
+
+
+def test_snapshots_can_have_fewer_completions_than_the_final_model(calls, run):
+    fewer = SPEC.evaluation.model_copy(update={"snapshot_samples": 2})
+    spec = SPEC.model_copy(update={"evaluation": fewer})
+    result = evaluate(spec, run / "model", run / "test.jsonl", run / "evaluation")
+    assert [len(call["prompts"]) for call in calls] == [9, 6]
+    assert [*result.pass_at] == [1, 2, 3]
+    (point,) = read_jsonl(run / "evaluation" / CURVE, CurvePoint)
+    assert point.pass_at == pytest.approx({1: (1 / 2 + 0 + 1) / 3, 2: (1 + 0 + 1) / 3})
 
 
 def test_diversity_is_measured_on_request(calls, run, monkeypatch):

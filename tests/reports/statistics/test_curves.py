@@ -35,13 +35,20 @@ def test_accuracy_after_the_end_of_a_run_is_its_last_accuracy():
 
 
 def test_chance_to_reach_a_level_is_that_of_the_highest_evaluation():
-    start, noise = 0.30, 0.02
-    assert curves.compute_chance_to_reach(0.30, start, noise, 1) == pytest.approx(0.5)
-    assert curves.compute_chance_to_reach(0.30, start, noise, 4) == pytest.approx(1 - 0.5**4)
-    assert curves.compute_chance_to_reach(0.32, start, noise, 4) == pytest.approx(
+    start, noises = 0.30, [0.02] * 4
+    assert curves.compute_chance_to_reach(0.30, start, noises[:1]) == pytest.approx(0.5)
+    assert curves.compute_chance_to_reach(0.30, start, noises) == pytest.approx(1 - 0.5**4)
+    assert curves.compute_chance_to_reach(0.32, start, noises) == pytest.approx(
         1 - 0.841345**4, abs=1e-5
     )
-    assert [curves.compute_chance_to_reach(level, 0.3, 0.0, 4) for level in (0.3, 0.31)] == [1, 0]
+    assert curves.compute_chance_to_reach(0.32, start, [0.02, 0.04]) == pytest.approx(
+        1 - 0.841345 * 0.691462, abs=1e-5
+    )
+    assert math.isnan(curves.compute_chance_to_reach(0.32, start, [math.nan]))
+    assert [curves.compute_chance_to_reach(level, 0.3, [0.0] * 4) for level in (0.3, 0.31)] == [
+        1,
+        0,
+    ]
 
 
 def test_levels_lie_above_the_start_and_up_to_the_best_curve():
