@@ -14,6 +14,8 @@ from rapid.algorithms.base import Parameters
 
 
 def _validate_count_or_auto(value: Any) -> Any:
+    if isinstance(value, str) and value.isdecimal():
+        value = int(value)  # from Snakemake's --config, where numbers in a section are texts
     if value == "auto" or (type(value) is int and value > 0):
         return value
     raise ValueError("must be a whole number greater than 0, or auto")

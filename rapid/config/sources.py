@@ -62,14 +62,25 @@ def read(*sources: Path | str) -> dict:
 
 
 def order_keys(values: dict, *sources: Path | str) -> dict:
-    """Return values that were merged from these files, with keys in the order of the files.
+    """Return values that Snakemake merged from these files and from --config.
 
-    Snakemake puts the keys of an overlay first if params.yaml is not among its --configfile. The
-    order of benchmarks decides the tokenizer, and so all results.
+    The keys have the order of the files: Snakemake puts the keys of an overlay first if params.yaml
+    is not among its --configfile, and the order of benchmarks decides the tokenizer, and so all
+    results. Snakemake reads all values in a nested --config as texts. `null` becomes None again;
+    pydantic converts numbers.
     """
     ordered = read(*sources)
-    _merge_into(ordered, values)
+    _merge_into(ordered, _replace_null(values))
     return ordered
+
+
+def _replace_null(value: Any) -> Any:
+    """Return a value with None in place of each text `null` in it."""
+    if isinstance(value, dict):
+        return {key: _replace_null(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_replace_null(item) for item in value]
+    return None if value == "null" else value
 
 
 def put_default_file_first(files: Iterable[Path | str]) -> list[Path | str]:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from snakemake.cli import parse_config
 
 from rapid.benchmarks import BENCHMARKS
 from rapid.config import specs
@@ -271,6 +272,19 @@ def test_keys_have_the_order_of_the_files_however_snakemake_merged_them(tmp_path
     ordered = order_keys(config, *files)
     assert ordered == config
     assert [*ordered["benchmarks"]] == ["mbpp_plus", "math", "minif2f"] != [*config["benchmarks"]]
+
+
+def test_values_of_a_nested_config_argument_are_texts():
+    """Of 'x={a: 12, b: null}' Snakemake makes {"a": "12", "b": "null"}."""
+    argument = "training={micro_batch: 12, learning_rate: 1.0e-5, trust_sampler: null}"
+    entry = parse_config([argument])["training"]
+    assert (entry["micro_batch"], entry["trust_sampler"]) == ("12", "null")
+    path = ROOT / "params.yaml"
+    values = read(path)
+    values["training"] |= entry
+    training = load(order_keys(values, path), path).training
+    assert (training.micro_batch, training.learning_rate) == (12, 1e-5)
+    assert training.trust_sampler is None
 
 
 def test_a_number_is_no_key(values):
