@@ -86,7 +86,7 @@ class FieldOutcomes:
         untrained = self.select_runs(self.data.params.training.start)
         pg_runs = self.select_runs(field.run_name(PG.name))
         evaluation = self.data.params.evaluation
-        samples = [evaluation.samples_of_snapshots] * field.snapshots + [evaluation.samples]
+        samples = [evaluation.effective_snapshot_samples] * field.snapshots + [evaluation.samples]
         return compute_target(untrained, pg_runs, METRIC, field.reach, samples)
 
     @property

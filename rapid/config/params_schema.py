@@ -257,8 +257,8 @@ class EvaluationParams(Section):
     )
 
     @property
-    def samples_of_snapshots(self) -> int:
-        """The number of completions per test problem of a snapshot."""
+    def effective_snapshot_samples(self) -> int:
+        """Completions per test problem of a snapshot: `snapshot_samples`, or else `samples`."""
         return self.snapshot_samples or self.samples
 
     def explain_too_few_samples(self, pass_at: Sequence[int]) -> str:
@@ -266,8 +266,10 @@ class EvaluationParams(Section):
 
         Of snapshots, only pass@k for the first k is needed.
         """
-        counts = {"samples": self.samples, "snapshot_samples": self.samples_of_snapshots}
-        for (key, count), k in zip(counts.items(), (max(pass_at), pass_at[0]), strict=True):
+        for key, count, k in (
+            ("samples", self.samples, max(pass_at)),
+            ("snapshot_samples", self.effective_snapshot_samples, pass_at[0]),
+        ):
             if k > count:
                 return f"must be at most {count}, which is evaluation.{key}"
         return ""

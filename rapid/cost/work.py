@@ -119,7 +119,7 @@ def count_job_work(spec: BaseModel, params: Params, expect: Callable[[str, str],
             return count_train_work(spec, steps, expected)
         case EvaluateSpec():
             settings = spec.evaluation
-            samples = [settings.samples, *[settings.samples_of_snapshots] * spec.snapshots]
+            samples = [settings.samples, *[settings.effective_snapshot_samples] * spec.snapshots]
             completions = [problem_counts.test * n for n in samples]  # of each evaluated model
         case _:  # distillation: a teacher samples completions of the training problems
             completions = [problem_counts.train * spec.samples]

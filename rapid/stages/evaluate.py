@@ -73,10 +73,10 @@ def _evaluate_with_snapshots(
     problems = list(read_jsonl(test, benchmark.record))
     with benchmark.build_grader(spec.timeout, spec.compute.threads, spec.grading) as grader:
         graded = _draw_graded_samples(spec, model, problems, spec.evaluation.samples, grader)
-        samples_of_snapshots = spec.evaluation.samples_of_snapshots
+        snapshot_samples = spec.evaluation.effective_snapshot_samples
         for step, snapshot in _list_snapshots(spec, model):
             graded_of_snapshot = _draw_graded_samples(
-                spec, snapshot, problems, samples_of_snapshots, grader
+                spec, snapshot, problems, snapshot_samples, grader
             )
             pass_at = _compute_pass_at(spec, _count_correct(graded_of_snapshot))
             curve.append(CurvePoint(step=step.step, seconds=step.seconds, pass_at=pass_at))

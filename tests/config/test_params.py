@@ -310,7 +310,7 @@ def test_an_invalid_variant_is_located_by_the_list_that_has_it(values):
 
 def test_snapshots_need_completions_for_the_first_pass_at_k(values):
     values["evaluation"]["snapshot_samples"] = 2
-    assert load(values).evaluation.samples_of_snapshots == 2  # for pass@1; pass@8 needs 8
+    assert load(values).evaluation.effective_snapshot_samples == 2  # for pass@1; pass@8 needs 8
     values["benchmarks"]["mbpp_plus"]["pass_at"] = [4, 8]
     with pytest.raises(BadParams, match=r"at most 2, which is evaluation\.snapshot_samples"):
         load(values)

@@ -18,6 +18,7 @@ from reports.outcomes import (
     read_recorded_outcome,
 )
 from reports.report_data import ReportData
+from reports.tables import standings
 from tests.reports.conftest import add_arena, make_run
 
 # By seed: runtime, seconds to half of the steps, problems (of ten) solved then and at the end.
@@ -125,6 +126,17 @@ def test_target_without_a_value_follows_from_the_test_problems(data):
     assert by_rule.outcomes["pg"].seconds[1] == pytest.approx(22.5)
     without_runs = ReportData.read(data.params, data.root / "none", list_arena_runs(data.params))
     assert math.isnan(FieldOutcomes("math", open_field, without_runs).target_accuracy)
+
+
+@pytest.mark.parametrize("snapshot_samples", [None, 2])
+def test_a_note_says_if_snapshots_have_fewer_completions(data, snapshot_samples):
+    (field,) = list_fields(data)
+    open_field = field.field.model_copy(update={"reach": None})
+    evaluation = data.params.evaluation.model_copy(update={"snapshot_samples": snapshot_samples})
+    data = replace(data, params=data.params.model_copy(update={"evaluation": evaluation}))
+    table = standings.build_standings_table(FieldOutcomes("math", open_field, data), 1)
+    (note,) = (note for note in table.notes if note.startswith("Target accuracy: 20.0%"))
+    assert ("evaluated on 2 completions per problem" in note) == (snapshot_samples == 2)
 
 
 def test_record_has_a_row_for_each_run_with_a_curve(data):

@@ -55,7 +55,8 @@ def calls(monkeypatch) -> list[dict]:
         samples = len(prompts) // len(OUTCOMES)
         order = [reason for reasons in OUTCOMES.values() for reason in reasons[:samples]]
         assert len(prompts) == len(order)
-        return [Sample(text=reason, tokens=n) for reason, n in zip(order, LENGTHS, strict=False)]
+        lengths = LENGTHS[: len(order)]
+        return [Sample(text=reason, tokens=n) for reason, n in zip(order, lengths, strict=True)]
 
     class Graders:
         size = 2
