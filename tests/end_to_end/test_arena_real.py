@@ -41,7 +41,7 @@ def test_quick_form_runs_records_and_resumes(tmp_path):
     runs = {path.name for path in made.glob("runs/*/*/*/*/")}
     assert len(runs) == 3 and weights == {"seed1"}  # only the start has kept its model
     differing, count = list_differing_end_points(tmp_path)
-    assert differing == [] and count == 7 * 3 * 6
+    assert differing == [] and count == 5 * 3 * 6
 
     archives = {path.name: path.read_bytes() for path in made.glob("*.tar*")}
     assert len(archives) == 5
