@@ -132,7 +132,7 @@ def _read_runs(options: argparse.Namespace) -> ReportData:
         raise BadParams(f"--{options.kind}: the parameters have no section {options.kind}")
     runs = select_runs(params)
     data = ReportData.read(params, options.root, runs)
-    if changes := find_other_parameters(params, add_base_runs(runs), options.root):
+    if changes := find_other_parameters(params, add_base_runs(params, runs), options.root):
         folder, differences = next(iter(changes.items()))
         print(
             f"reports: warning: {len(changes)} of the jobs whose results are shown were run with "

@@ -75,7 +75,7 @@ def collect_runs(
         BadFile: a file differs from what its job wrote, contradicts itself, belongs to another run,
             or was made from inputs that have changed.
     """
-    needed = add_base_runs(list_table_runs(params) if trained is None else trained)
+    needed = add_base_runs(params, list_table_runs(params) if trained is None else trained)
     root, locate_job = Path(root), build_plan(params, root).get_folder
     rows = collect_rows(needed, root, locate_job, read_problem_sources(params, root))
     return build_frame(rows, params)

@@ -87,7 +87,7 @@ class FieldOutcomes:
         pg_runs = self.select_runs(field.run_name(PG.name))
         evaluation = self.data.params.evaluation
         samples = [evaluation.effective_snapshot_samples] * field.snapshots + [evaluation.samples]
-        return compute_target(untrained, pg_runs, METRIC, field.reach, samples)
+        return compute_target(untrained, pg_runs, METRIC, field.gain_share, field.reach, samples)
 
     @property
     def target_accuracy(self) -> float:

@@ -68,7 +68,7 @@ def render_power(params: Params, record: pd.DataFrame) -> str:
                 values.append(compute_detectable_difference(estimate, alpha))
             rows.append([key, name, *(formats.points(value).removeprefix("+") for value in values)])
     head = [
-        f"{len(runs)} trainings and {len(add_base_runs(runs))} evaluations, {tests} tests.",
+        f"{len(runs)} trainings and {len(add_base_runs(params, runs))} evaluations, {tests} tests.",
         "SD: standard deviation of a contrast over seeds, in points of Pass@1.",
         "n = N: the distance from the hypothesis's limit that a test with N seeds, at the level "
         f"0.05 / {tests}, detects in 80 % of cases.",

@@ -141,8 +141,9 @@ class ReportData:
         model = model or self.params.tables.main.model
         has_seed = frame.seed.isin(seeds)
         if training.start_seed is not None:
-            # Of the algorithm that all others start from, only the run that they start from.
-            is_start = frame.algorithm == training.start
+            # Of the algorithm that all others start from, only the run that they start from; of the
+            # model before training, only the evaluation with that run's seed.
+            is_start = frame.algorithm.isin([BASE, training.start])
             has_seed = has_seed.mask(is_start, frame.seed == training.start_seed)
         rows = (frame.benchmark == benchmark) & (frame.model == model) & has_seed
         runs = frame[rows & frame.algorithm.isin(algorithms)]

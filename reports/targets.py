@@ -13,8 +13,6 @@ import pandas as pd
 
 from reports.statistics import curves
 
-GAIN_SHARE = 0.75  # a run reaches the target with this share of PG's gain in accuracy
-
 
 @dataclass(frozen=True)
 class Target:
@@ -23,8 +21,9 @@ class Target:
     Args:
         start: mean accuracy of the model before RL, on the test problems.
         noise: standard deviation of this model's accuracy over repeated evaluations.
-        computed: the computed target accuracy: `start` plus three quarters of PG's gain on the test
-            problems, rounded to three decimals; NaN if there are no runs.
+        computed: the computed target accuracy: `start` plus a share of PG's gain on the test
+            problems (`gain_share` in the parameters), rounded to three decimals; NaN if there are
+            no runs.
         chance_of_computed: probability that a model that learns nothing reaches `computed`.
         chance_of_used: probability that it reaches the target accuracy that the arena uses.
     """
@@ -40,6 +39,7 @@ def compute_target(
     untrained: pd.DataFrame,
     pg_runs: pd.DataFrame,
     metric: str,
+    gain_share: float,
     reach: float | None,
     samples: Sequence[int],
 ) -> Target:
@@ -47,13 +47,14 @@ def compute_target(
 
     Args:
         untrained: rows of the model before RL in the data frame of all runs, one per evaluation.
+        gain_share: share of PG's gain in accuracy with which a run reaches the computed target.
         reach: the target accuracy in the parameters, if any.
         samples: completions per problem in each evaluation of a run, during and after training. The
             last is that of the untrained model too.
     """
     accuracies = untrained[metric].dropna().to_numpy()
     start, final = (float(runs[metric].mean()) for runs in (untrained, pg_runs))
-    computed = start + GAIN_SHARE * (final - start)
+    computed = start + gain_share * (final - start)
     if math.isfinite(computed):
         computed = math.floor(1000 * computed + 0.5) / 1000
     if len(accuracies) == 1:

@@ -9,8 +9,8 @@ An algorithm gets the rate with the highest mean accuracy over seeds. If `arena.
 This smoothing avoids a rate that is next to one at which training fails, and reduces the influence
 of chance, but may choose a rate that is worse than its neighbour. If the rule is `highest`, rates
 that are not significantly worse than the chosen one are called ties. The target accuracy (`reach`)
-is the accuracy before training plus three quarters of the gain of PG (policy gradient) with its
-chosen rate. A field of the arena has the algorithms that are compared on one benchmark.
+is the accuracy before training plus a share (`gain_share`) of the gain of PG (policy gradient) with
+its chosen rate. A field of the arena has the algorithms that are compared on one benchmark.
 """
 
 import re
@@ -29,7 +29,6 @@ from rapid.config.specs import BASE, list_arena_runs
 from reports.outcomes import METRIC
 from reports.report_data import ReportData
 from reports.statistics import estimates
-from reports.targets import GAIN_SHARE
 
 COLUMNS = ["benchmark", "algorithm", "learning_rate", "seed", "accuracy"]
 
@@ -150,15 +149,15 @@ def select_rate(
 
 
 def compute_target_accuracy(
-    trials: pd.DataFrame, benchmark: str, rule: RateRule = "smoothed"
+    trials: pd.DataFrame, benchmark: str, gain_share: float, rule: RateRule = "smoothed"
 ) -> float:
-    """Return the target accuracy of a benchmark."""
+    """Return the target accuracy of a benchmark, with this share of PG's gain in accuracy."""
     trials = trials[trials.benchmark == benchmark]
     pg_rate = select_rate(trials, benchmark, PG.name, rule)
     has_chosen_rate = trials.learning_rate == pg_rate
     untrained = trials[trials.algorithm == BASE].accuracy.mean()
     pg_accuracy = trials[(trials.algorithm == PG.name) & has_chosen_rate].accuracy.mean()
-    return float(untrained + GAIN_SHARE * (pg_accuracy - untrained))
+    return float(untrained + gain_share * (pg_accuracy - untrained))
 
 
 def replace_rates(text: str, arena: Arena, trials: pd.DataFrame) -> str:
@@ -176,7 +175,8 @@ def replace_rates(text: str, arena: Arena, trials: pd.DataFrame) -> str:
     for position, (benchmark, field) in enumerate(arena.fields.items(), start=1):
         values = {}
         if field.reach is not None:  # None: reports compute it from the runs
-            values["reach"] = f"{compute_target_accuracy(trials, benchmark, rule):.2f}"
+            target = compute_target_accuracy(trials, benchmark, field.gain_share, rule)
+            values["reach"] = f"{target:.2f}"
         for name in field.rates:
             tuned_name = field.same_rate.get(name, name)
             values[name] = _format_rate(select_rate(trials, benchmark, tuned_name, rule))

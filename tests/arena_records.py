@@ -65,7 +65,7 @@ def compute_end_points(
     Args:
         field: the section of the arena's parameters on this benchmark.
         reach: the target accuracy. If it is None, the target is the accuracy before training plus
-            three quarters of PG's gain, rounded to three decimals.
+            the share `gain_share` of PG's gain (0.75 by default), rounded to three decimals.
         start_algorithm: the algorithm whose model runs start from.
     """
     untrained = [
@@ -83,7 +83,10 @@ def compute_end_points(
     completions = statistics.fmean(run.summary["completions"] for run in pg_runs)
     if reach is None:
         final = statistics.fmean(run.evaluation["pass_at"]["1"] for run in pg_runs)
-        reach = math.floor(1000 * (start + 0.75 * (final - start)) + 0.5) / 1000
+        reach = (
+            math.floor(1000 * (start + field.get("gain_share", 0.75) * (final - start)) + 0.5)
+            / 1000
+        )
     by_machine: dict = defaultdict(list)
     for run in pg_runs:
         by_machine[run.summary["hardware"]].append(run.summary["runtime"]["total"])

@@ -12,6 +12,8 @@ only      if present, only these algorithms are run; the file `record` has resul
 """
 
 from collections.abc import Iterator
+from functools import partial
+from operator import eq
 from typing import Annotated, Literal
 
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
@@ -29,6 +31,7 @@ RateRule = Literal["smoothed", "highest"]
 # Runs to make on a benchmark: each algorithm with each seed. The names contain changed parameters.
 Entry = tuple[BenchmarkName, list[AlgorithmName], list[Seed]]
 Count = Annotated[int, Field(ge=1, le=1000)]
+DEFAULT_GAIN_SHARE = 0.75  # see `ArenaField.gain_share`
 
 
 def list_seeds(seeds: int | list[Seed]) -> list[Seed]:
@@ -65,8 +68,14 @@ class ArenaField(Section):
     snapshots: Size = Field(description="number of models saved during training and evaluated")
     reach: Probability | None = Field(
         None,
-        description="target accuracy on the test problems in claims about seconds; by default the "
-        "accuracy before training plus three quarters of PG's gain",
+        description="target accuracy on the test problems in claims about seconds; by default it "
+        "follows from PG's gain and `gain_share`",
+    )
+    gain_share: Annotated[float, Field(gt=0, lt=1)] = Field(
+        DEFAULT_GAIN_SHARE,
+        exclude_if=partial(eq, DEFAULT_GAIN_SHARE),
+        description="the target accuracy is the accuracy before training plus this share of PG's "
+        "gain in accuracy",
     )
     rates: dict[AlgorithmName, PositiveFloat] = Field(
         min_length=2, description="learning rate of each algorithm, as chosen by tuning"

@@ -265,7 +265,7 @@ class Plan:
             for run in runs
             if is_supervised(run.algorithm)
         ]
-        evaluations = [run.evaluation for run in specs.add_base_runs(runs)]
+        evaluations = [run.evaluation for run in specs.add_base_runs(self.params, runs)]
         return list(dict.fromkeys([*demonstrations, *(run.folder for run in runs), *evaluations]))
 
 

@@ -237,9 +237,13 @@ def _build_runs(params: Params, model: ModelName, entries: Iterable[Entry]) -> l
     return [run for run in dict.fromkeys(ordered_runs) if run.algorithm != BASE]
 
 
-def add_base_runs(trained: list[Run]) -> list[Run]:
-    """Return the runs to evaluate: the models before training (runs of `BASE`), then `trained`."""
-    bases = [run.model_copy(update={"algorithm": BASE}) for run in trained]
+def add_base_runs(params: Params, trained: list[Run]) -> list[Run]:
+    """Return the runs to evaluate: the models before training (runs of `BASE`), then `trained`.
+
+    The runs of `BASE` have the seeds of the runs that start from it.
+    """
+    starts = map(params.get_start_run, trained)
+    bases = [run for run in starts if run.algorithm == BASE]
     return list(dict.fromkeys([*bases, *trained]))
 
 

@@ -101,7 +101,7 @@ def read_sources(paths: Sequence[Path], config: Sequence[str] = ()) -> ImportedR
     settings, pool = read(*config), RunPool()
     is_complete = not settings.keys() <= PresentationParams.model_fields.keys()
     params: Any = load_files(*config) if is_complete else None
-    needed = add_base_runs(list_table_runs(params)) if is_complete else []
+    needed = add_base_runs(params, list_table_runs(params)) if is_complete else []
     for source in paths:
         if source.is_dir():
             pool.add_folder(source, params, needed)

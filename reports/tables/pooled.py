@@ -135,5 +135,6 @@ def _build_target_table(fields: list[FieldAnalyses], number: int) -> Table:
         [outcomes.benchmark for outcomes in latest],
         number,
         evaluations=evaluations,
+        gain_shares=sorted({f"{outcomes.field.gain_share:.0%}" for outcomes in latest}),
         evaluations_per_run=sorted({outcomes.field.snapshots + 1 for outcomes in latest}),
     )

@@ -256,6 +256,7 @@ def _describe_target(outcomes: FieldOutcomes) -> dict[str, str]:
         "chance": MISSING
         if math.isnan(target.chance_of_computed)
         else formats.p_value(target.chance_of_computed),
+        "gain_share": f"{outcomes.field.gain_share:.0%}",
         "snapshot_samples": str(outcomes.data.params.evaluation.snapshot_samples or ""),
     }
 

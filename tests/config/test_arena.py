@@ -161,6 +161,8 @@ def test_all_runs_can_start_from_one_run(values):
     others = [job for job in trained if job is not start]
     assert {job.options["model"][0] for job in others} == {f"{start.folder}/model"}
     assert {job.spec.training.start_seed for job in others} == {7} and len(others) > 10
+    evaluated = {job.spec.run for job in plan.list_with_inputs(ARENA) if job.rule == "evaluate"}
+    assert {run.seed for run in evaluated if run.algorithm in ("base", "sft")} == {7}
     values["training"]["start"] = "base"
     with pytest.raises(BadParams, match="start_seed: 7 is invalid: must be unset if start is"):
         load(values)

@@ -185,7 +185,7 @@ def test_every_model_is_evaluated_before_training(values):
     params = load(values)
     bases = {
         run
-        for run in specs.add_base_runs(specs.list_table_runs(params))
+        for run in specs.add_base_runs(params, specs.list_table_runs(params))
         if run.algorithm == specs.BASE
     }
     assert {(run.benchmark, run.model, run.seed) for run in bases} == {

@@ -179,7 +179,7 @@ class RunFiles:
 
     def write_all(self, params: Params) -> None:
         """Write the files of every run; values differ between runs."""
-        for number, run in enumerate(specs.add_base_runs(specs.list_table_runs(params))):
+        for number, run in enumerate(specs.add_base_runs(params, specs.list_table_runs(params))):
             ks = params.benchmarks[run.benchmark].pass_at
             correct = [(number * 7 + problem * 5 + problem % 3) % 9 for problem in range(20)]
             self.write_scores(run, correct, ks=ks, top_p=0.95)

@@ -25,7 +25,7 @@ def select_row(frame, run):
 
 def test_every_evaluation_of_the_tables_has_a_row(params, runs):
     frame = collect_runs(params, runs.root)
-    assert len(frame) == len(specs.add_base_runs(specs.list_table_runs(params)))
+    assert len(frame) == len(specs.add_base_runs(params, specs.list_table_runs(params)))
     assert frame[["pass@1", "pass@8", "runtime", "staleness"]].isna().all(axis=None)
     assert (frame.H.notna() == frame.algorithm.str.startswith("rapid")).all()
     row = select_row(frame, RUN)

@@ -47,7 +47,7 @@ def test_output_never_contains_nan_or_none(params, config, runs, tmp_path, capsy
     # The widest row is a claim with its problems, model and metric.
     assert max(map(len, printed.out.splitlines())) <= 84
     trained = len(specs.list_table_runs(params))
-    evaluated = len(specs.add_base_runs(specs.list_table_runs(params)))
+    evaluated = len(specs.add_base_runs(params, specs.list_table_runs(params)))
     counts = [f"{total if complete else 0} of {total}" for total in (evaluated, trained)]
     assert f"4 files from {counts[0]} evaluations and {counts[1]} tr" in printed.err
 
@@ -144,7 +144,9 @@ def test_html_and_figures_are_written_to_the_given_paths(params, config, runs, t
     manifest = json.loads((html.parent / "manifest.json").read_text())
     assert str(html) in manifest["outputs"]
     trained = specs.list_table_runs(params)
-    read_paths = {f"{run.evaluation}/evaluation.json" for run in specs.add_base_runs(trained)}
+    read_paths = {
+        f"{run.evaluation}/evaluation.json" for run in specs.add_base_runs(params, trained)
+    }
     names = ("summary.json", "steps.jsonl", "token_weights.json")
     read_paths |= {f"{run.folder}/{name}" for run in trained for name in names}
     assert manifest["inputs"].keys() == {f"{tmp_path}/{name}" for name in read_paths}

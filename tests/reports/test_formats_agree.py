@@ -21,7 +21,7 @@ def folder(request, tmp_path_factory):
     params, runs = load(values), RunFiles(root)
     runs.write_all(params)
     if request.param == "some runs":
-        for number, run in enumerate(specs.add_base_runs(specs.list_table_runs(params))):
+        for number, run in enumerate(specs.add_base_runs(params, specs.list_table_runs(params))):
             if number % 6 == 0:
                 runs.write_evaluation(run, status="unavailable", note=REASON)
             elif number % 6 == 1 and run.algorithm != "base":

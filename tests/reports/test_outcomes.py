@@ -124,6 +124,8 @@ def test_target_without_a_value_follows_from_the_test_problems(data):
     assert by_rule.target_accuracy == by_rule.test_target.computed == 0.425
     assert by_rule.test_target.chance_of_computed == by_rule.test_target.chance_of_used == 0
     assert by_rule.outcomes["pg"].seconds[1] == pytest.approx(22.5)
+    half_field = open_field.model_copy(update={"gain_share": 0.5})
+    assert FieldOutcomes("math", half_field, data).target_accuracy == 0.35
     without_runs = ReportData.read(data.params, data.root / "none", list_arena_runs(data.params))
     assert math.isnan(FieldOutcomes("math", open_field, without_runs).target_accuracy)
 

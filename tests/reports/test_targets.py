@@ -11,10 +11,11 @@ from reports.targets import compute_sampling_error, compute_target
 PG_RUNS = pd.DataFrame({"pass@1": [0.6, 0.8], "scores": [{}, {}]})
 
 
-def test_target_is_the_start_and_three_quarters_of_the_gain():
+@pytest.mark.parametrize(("gain_share", "computed"), [(0.75, 0.60), (0.5, 0.50)])
+def test_target_is_the_start_and_a_share_of_the_gain(gain_share, computed):
     untrained = pd.DataFrame({"pass@1": [0.28, 0.30, 0.32], "scores": [{}] * 3})
-    target = compute_target(untrained, PG_RUNS, "pass@1", 0.32, [1] * 4)
-    assert (target.start, target.noise, target.computed) == pytest.approx((0.30, 0.02, 0.60))
+    target = compute_target(untrained, PG_RUNS, "pass@1", gain_share, 0.32, [1] * 4)
+    assert (target.start, target.noise, target.computed) == pytest.approx((0.30, 0.02, computed))
     assert target.chance_of_computed == pytest.approx(0, abs=1e-12)
     assert target.chance_of_used == pytest.approx(1 - 0.841345**4, abs=1e-5)
 
@@ -22,7 +23,7 @@ def test_target_is_the_start_and_three_quarters_of_the_gain():
 def test_snapshots_with_fewer_completions_are_more_often_above_a_target_by_chance():
     """With a quarter of the completions the noise is twice as large: 0.04 in place of 0.02."""
     untrained = pd.DataFrame({"pass@1": [0.28, 0.30, 0.32], "scores": [{}] * 3})
-    target = compute_target(untrained, PG_RUNS, "pass@1", 0.32, [2, 2, 8])
+    target = compute_target(untrained, PG_RUNS, "pass@1", 0.75, 0.32, [2, 2, 8])
     assert target.chance_of_used == pytest.approx(1 - 0.691462**2 * 0.841345, abs=1e-5)
 
 
@@ -30,7 +31,7 @@ def test_noise_of_a_single_evaluation_is_the_sampling_error():
     """Shares of 2 / 4 and 1 / 4 have variances of 2 x 2 / (16 x 3) and 1 x 3 / (16 x 3)."""
     scores = {"a": (4, 2), "b": (4, 1), "c": (4, 0)}
     untrained = pd.DataFrame({"pass@1": [0.25], "scores": [scores]})
-    noise = compute_target(untrained, PG_RUNS, "pass@1", None, [4]).noise
+    noise = compute_target(untrained, PG_RUNS, "pass@1", 0.75, None, [4]).noise
     assert noise == pytest.approx(math.sqrt(4 / 48 + 3 / 48) / 3)
 
 

@@ -154,8 +154,8 @@ def test_rates_that_are_not_significantly_worse_are_ties():
 def test_reach_follows_the_rate_of_the_rule():
     base = pd.DataFrame([("math", BASE, 0.0, 0, 0.1)], columns=COLUMNS)
     record = pd.concat([LOPSIDED, base])
-    assert compute_target_accuracy(record, "math") == pytest.approx(0.1 + 0.75 * 0.4)
-    assert compute_target_accuracy(record, "math", "highest") == pytest.approx(0.1 + 0.75 * 0.5)
+    assert compute_target_accuracy(record, "math", 0.75) == pytest.approx(0.1 + 0.75 * 0.4)
+    assert compute_target_accuracy(record, "math", 0.5, "highest") == pytest.approx(0.1 + 0.5 * 0.5)
 
 
 @pytest.mark.parametrize(
@@ -206,10 +206,13 @@ def test_rates_of_the_arena_are_those_of_the_record(name):
     assert replace_rates(text, load_experiment(name, f"{name}-tuning").arena, record) == text
 
 
-def test_each_claim_of_the_real_arena_can_hold():
-    """The smallest p of an exact signed-rank test of n seeds is 2 / 2^n, and Holm multiplies it."""
+def test_a_claim_of_the_real_arena_can_hold_although_one_seed_contradicts_it():
+    """The second smallest p of an exact signed-rank test of n seeds is 4 / 2^n.
+
+    Holm's method multiplies it by the number of claims.
+    """
     (field,) = load_experiment("arena-real").arena.fields.values()
-    assert 2 / 2**field.seeds * len(field.claims) <= 0.05
+    assert 4 / 2**field.seeds * len(field.claims) <= 0.05
     assert {claim.expect for claim in field.claims} == {"better"}  # each has one test
     assert field.reach is None  # follows from the test problems
 

@@ -31,7 +31,7 @@ def data(values, runs):
     values["evaluation"]["diversity"] = True
     values["studies"] = {"seeds": [0, 1], "compared": {"scale": study}}
     params = load(values)
-    for run in add_base_runs(list_study_runs(params)):
+    for run in add_base_runs(params, list_study_runs(params)):
         entropy = 9.0 if run.algorithm == "base" else NAMES.index(run.algorithm)
         runs.write_scores(run, [8, 4, 0], entropy=entropy + 0.1 * run.seed)
         if run.algorithm != "base":

@@ -38,7 +38,7 @@ def write_page_of(kind: str, runs: RunFiles) -> Path:
     if kind != "no runs":
         runs.write_all(params)
     if kind == "some runs":
-        for number, run in enumerate(specs.add_base_runs(specs.list_table_runs(params))):
+        for number, run in enumerate(specs.add_base_runs(params, specs.list_table_runs(params))):
             if number % 3 == 0:
                 note = "no Lean & <none>"
                 runs.write_evaluation(run, status="unavailable", note=note)

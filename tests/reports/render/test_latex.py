@@ -264,7 +264,7 @@ def test_labels_with_brackets_stars_and_backslashes_compile(values, tmp_path, mo
 
 def damage_runs(params, runs):
     """Delete the files of some runs, and write awkward text into others."""
-    for number, run in enumerate(specs.add_base_runs(specs.list_table_runs(params))):
+    for number, run in enumerate(specs.add_base_runs(params, specs.list_table_runs(params))):
         if number % 3 == 0:
             runs.write_evaluation(run, status="unavailable", note=f"{number % 2} {AWKWARD_TEXT}")
         elif number % 3 == 1 and run.algorithm != "base":

@@ -71,15 +71,17 @@ def test_start_run_of_rl_has_a_row_and_a_note(values, runs, start, rows):
 
 
 @pytest.mark.parametrize("algorithms", [["pg"], ["pg", "sft"]])
-def test_start_row_has_only_the_run_that_all_others_start_from(values, runs, algorithms):
-    """The run of SFT with seed 7, even if the table has other runs of SFT."""
+def test_rows_before_rl_have_only_the_run_that_all_others_start_from(values, runs, algorithms):
+    """The run of SFT with seed 7, even if the table has other runs of SFT; Base has its seed."""
     values["tables"]["main"]["algorithms"] = algorithms
     values["training"] |= {"start": "sft", "start_seed": 7}
     params = load(values)
     runs.write_all(params)
     table = build_main(params, runs)
-    cell = select_column(table, "MATH (made)", "Pass@1")["SFT (start)"]
-    assert [source.label for source in cell.sources] == ["seed 7"] and cell.text != "—"
+    cells = select_column(table, "MATH (made)", "Pass@1")
+    for label in ("Base", "SFT (start)"):
+        assert [source.label for source in cells[label].sources] == ["seed 7"]
+        assert cells[label].text != "—"
     (note,) = (note for note in table.notes if note.startswith("Start"))
     assert "the model that SFT trained with seed 7; Base is" in note
 
@@ -198,7 +200,7 @@ def test_missing_seeds_have_a_footnote_with_every_reason(params, runs):
 
 
 def test_correlation_of_equal_values_is_a_dash_with_a_reason(params, runs):
-    for table_run in specs.add_base_runs(specs.list_table_runs(params)):
+    for table_run in specs.add_base_runs(params, specs.list_table_runs(params)):
         runs.write_accuracy(table_run, 0.0, ks=(1, 8))
     cell = build_results(params, runs)[3].rows[0].cells[0][1]
     assert (cell.text, cell.reason) == ("—", "all runs have the same value: no correlation")

@@ -38,7 +38,7 @@ def params(values):
 def complete(params, runs):
     """Files of all studied runs, which solve 4 of 10 problems before training and 6 or 7 after."""
     points = [CurvePoint(step=n, seconds=10.0 * n, pass_at={1: 0.4 + 0.05 * n}) for n in (1, 2)]
-    for run in add_base_runs(list_study_runs(params)):
+    for run in add_base_runs(params, list_study_runs(params)):
         solved_more = 0 if run.algorithm == "base" else 2 + run.seed
         runs.write_scores(run, [8] * (4 + solved_more) + [0] * (6 - solved_more))
         if run.algorithm != "base":
@@ -127,7 +127,7 @@ def test_claims_about_variants_are_judged_with_the_studies(params, complete):
 
 @pytest.mark.parametrize("missing", ["nothing", "one seed", "unavailable"])
 def test_missing_runs_leave_dashes_and_no_nan(params, complete, missing):
-    for run in add_base_runs(list_study_runs(params)):
+    for run in add_base_runs(params, list_study_runs(params)):
         if missing == "unavailable":
             complete.write_evaluation(run, status="unavailable", note="no Lean")
         elif missing == "nothing" or run.seed == 1:
