@@ -22,7 +22,7 @@ from reports.skeletons import is_generated, regenerate_skeletons
 from reports.statistics import crossed, curves, pairs, times
 from reports.statistics.decisions import compute_detectable_difference, compute_detectable_margin
 from reports.statistics.estimates import Estimate
-from reports.targets import Target, compute_target
+from reports.targets import MAX_CHANCE, Target, compute_target
 
 METRIC = "pass@1"
 RESULTS_FILE = "results.csv"  # has the table that `build_record` returns
@@ -93,6 +93,15 @@ class FieldOutcomes:
     def target_accuracy(self) -> float:
         """The target accuracy in the parameters, or else that of `test_target`."""
         return self.test_target.computed if self.field.reach is None else self.field.reach
+
+    @property
+    def is_target_reached_by_chance(self) -> bool:
+        """Whether runs that learn nothing would often reach the target computed from runs.
+
+        Then claims about seconds are not tested. A target accuracy in the parameters was chosen
+        before the runs, and claims about it are tested as they were preregistered.
+        """
+        return self.field.reach is None and self.test_target.chance_of_computed > MAX_CHANCE
 
     @cached_property
     def outcomes(self) -> dict[str, Outcome]:

@@ -153,10 +153,12 @@ def _list_jobs_of_seed(plan: Plan, seed: int) -> tuple[list[Job], list[Job]]:
     """Return the jobs on which all blocks depend, and the other jobs with a seed."""
     *jobs, _ = plan.list_with_inputs(ARENA if plan.params.arena else STUDIES)  # without the report
     inputs_of_training = {source for job in jobs if job.rule == "train" for source in job.inputs}
+    block_seeds = set(map(str, list_seeds(plan.params)))
     block, starts = [], []
     for job in jobs:
         _, names = parse_folder(job.folder.removeprefix(plan.root))
-        if "seed" not in names or job in inputs_of_training:
+        # A seed without a block may be that of the run that all others start from (`start_seed`).
+        if names.get("seed") not in block_seeds or job in inputs_of_training:
             starts.append(job)
         elif names["seed"] == str(seed):
             block.append(job)

@@ -13,6 +13,9 @@ import pandas as pd
 
 from reports.statistics import curves
 
+# With a larger chance to reach a computed target without learning, the target is no end point.
+MAX_CHANCE = 0.05
+
 
 @dataclass(frozen=True)
 class Target:

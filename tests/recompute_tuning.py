@@ -30,8 +30,8 @@ def compare_tuning(
         means = [statistics.fmean(by_rate[rate].values()) for rate in rates]
         scores = means if highest else _average_with_neighbours(means)
         best = scores.index(max(scores))
-        for rate, mean, score in zip(rates, means, scores, strict=True):
-            mark = "*" if score == scores[best] else ""
+        for position, (rate, mean) in enumerate(zip(rates, means, strict=True)):
+            mark = "*" if position == best else ""
             if highest and not mark and _is_tie(by_rate[rates[best]], by_rate[rate]):
                 mark = "~"
             expected = format_percent(mean) + mark
@@ -48,8 +48,13 @@ def _average_with_neighbours(means: list[float]) -> list[float]:
 
 
 def _is_tie(best: dict[str, float], other: dict[str, float]) -> bool:
-    """Return whether the interval of the mean difference, paired by seed, contains 0."""
+    """Return whether the interval of the mean difference, paired by seed, contains 0.
+
+    One seed gives no interval, and so a tie.
+    """
     differences = [best[seed] - other[seed] for seed in best]
     n, mean = len(differences), statistics.fmean(differences)
+    if n < 2:
+        return True
     half_width = stats.t.isf(0.025, n - 1) * statistics.stdev(differences) / n**0.5
     return abs(mean) <= half_width

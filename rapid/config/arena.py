@@ -74,8 +74,8 @@ class ArenaField(Section):
     gain_share: Annotated[float, Field(gt=0, lt=1)] = Field(
         DEFAULT_GAIN_SHARE,
         exclude_if=partial(eq, DEFAULT_GAIN_SHARE),
-        description="the target accuracy is the accuracy before training plus this share of PG's "
-        "gain in accuracy",
+        description="the target accuracy, if `reach` is not set and in a tuning, is the accuracy "
+        "before training plus this share of PG's gain in accuracy",
     )
     rates: dict[AlgorithmName, PositiveFloat] = Field(
         min_length=2, description="learning rate of each algorithm, as chosen by tuning"

@@ -54,11 +54,13 @@ class ImportedParams(Params):
         main, families = self.tables.main, self.tables.families
         tables = [(name, main.model, main) for name in self.benchmarks]
         tables += [(families.benchmark, model, families) for model in families.models]
+        start, start_seed = self.training.start, self.training.start_seed
+        with_start_seed = () if start_seed is None else (BASE, start)
         return [
             build_run(benchmark, model, algorithm, seed)
             for benchmark, model, table in tables
             for algorithm in (BASE, *table.algorithms)
-            for seed in table.seeds
+            for seed in ([start_seed] if algorithm in with_start_seed else table.seeds)
         ]
 
 
@@ -102,7 +104,12 @@ def derive_params(
             H=[h for name in main["algorithms"] if RAPID.format_name(h := parse_h(name)) == name]
         ),
     )
-    starts = (row["start"] for row in rows.values() if row["start"] != BASE)
+    starts = (
+        (row["start"], int(seed) if math.isfinite(seed := row["start_seed"]) else None)
+        for row in rows.values()
+        if row["start"] != BASE
+    )
+    start, start_seed = next(starts, (BASE, None))
     return ImportedParams.model_construct(
         **dict(presentation),
         tables=tables,
@@ -111,7 +118,7 @@ def derive_params(
             for name in BENCHMARKS
             if any(run.benchmark == name for run in rows)
         },
-        training=Training.model_construct(start=next(starts, BASE)),
+        training=Training.model_construct(start=start, start_seed=start_seed),
         sft=SFT.parameters.model_construct(demonstrations=demonstrations),
     )
 

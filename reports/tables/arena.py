@@ -45,6 +45,7 @@ PHRASES = {
     ("accuracy_in_time", "same"): "as good in equal time as",
 }
 UNDERPOWERED = ", underpowered"
+REACHED_BY_CHANCE = "runs that learn nothing would often reach the target accuracy (see the notes)"
 
 
 @dataclass(frozen=True)
@@ -94,6 +95,8 @@ def judge_claims(fields: Sequence[FieldOutcomes]) -> list[JudgedClaim]:
     for outcomes in fields:
         for claim in outcomes.field.claims:  # `outcomes.field` is a section of params.yaml
             estimate = outcomes.compare(claim.ours, claim.theirs, claim.by)
+            if claim.by == "seconds" and outcomes.is_target_reached_by_chance:
+                estimate = Estimate(None, reason=REACHED_BY_CHANCE)
             tests = list_tests(claim, estimate, outcomes.data.params.arena.margin)
             undecided.append(JudgedClaim(outcomes, claim, estimate, tests))
     test_count = sum(len(judged_claim.tests) for judged_claim in undecided)

@@ -242,6 +242,16 @@ def test_blocks_of_a_tuning_are_left_until_each_has_run(plan, capsys):
     assert capsys.readouterr().out == ""
 
 
+def test_other_machine_has_all_results_of_a_recorded_tuning(plan, capsys):
+    """Also the evaluations of the model that all runs start from, and of that before training."""
+    add_tuning([1e-4, 2e-4])
+    run_jobs(build_plan(load_files("params.yaml", "real.yaml")))
+    assert run_command("--pack", "101") == run_command("--pack", "102") == 0
+    shutil.rmtree(f"experiments/{NAME}")
+    assert run_command("--unpack", "--unrecorded") == 0
+    assert capsys.readouterr().out == ""
+
+
 def test_block_is_packed_in_a_clone_without_the_models_of_the_start(plan):
     """Git has the archives of results, and not that of models."""
     run_jobs(plan)

@@ -8,7 +8,8 @@ from reports.imported import scope
 
 def make_rows(*names, **values) -> dict:
     """Return the rows of runs by (benchmark, model, algorithm, seed)."""
-    return {scope.build_run(*name): {"start": BASE, "pass@1": 0.5} | values for name in names}
+    row = {"start": BASE, "start_seed": math.nan, "pass@1": 0.5} | values
+    return {scope.build_run(*name): row for name in names}
 
 
 def derive_params(rows: dict):
@@ -46,4 +47,14 @@ def test_pass_at_k_of_a_benchmark_are_those_of_its_runs():
 
 def test_start_is_derived_from_the_runs():
     rows = make_rows(("math", "m", "sft", 1)) | make_rows(("math", "m", "pg", 1), start="sft")
-    assert derive_params(rows).training.start == "sft"
+    training = derive_params(rows).training
+    assert (training.start, training.start_seed) == ("sft", None)
+
+
+def test_seed_of_the_start_is_derived_from_the_runs():
+    """The model before training and the start have this seed only."""
+    names = [("math", "m", BASE, 3), ("math", "m", "sft", 3)]
+    trained = [("math", "m", "pg", 1), ("math", "m", "pg", 2)]
+    rows = make_rows(*names) | make_rows(*trained, start="sft", start_seed=3.0)
+    listed = {(run.algorithm, run.seed) for run in derive_params(rows).list_runs()}
+    assert listed == {(BASE, 3), ("sft", 3), ("pg", 1), ("pg", 2), ("pg", 3)}
