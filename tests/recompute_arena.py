@@ -205,9 +205,10 @@ def compare_pooled(
         b: [run.evaluation["pass_at"]["1"] for run in runs[b, "base"].values()] for b in fields
     }
     start = {b: statistics.fmean(values) for b, values in untrained.items()}
+    final = {b: statistics.fmean(r.final for r in points[b]["pg"].values()) for b in fields}
     other_targets = {  # accuracies by the rule of `compute_end_points` if `reach` is None
-        b: round(s + 0.75 * (statistics.fmean(r.final for r in points[b]["pg"].values()) - s), 3)
-        for b, s in start.items()
+        b: round(start[b] + f.get("gain_share", 0.75) * (final[b] - start[b]), 3)
+        for b, f in fields.items()
     }
     points_at_other_targets = {
         b: compute_end_points(runs, b, f, other_targets[b]) for b, f in fields.items()
