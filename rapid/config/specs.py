@@ -238,12 +238,8 @@ def _build_runs(params: Params, model: ModelName, entries: Iterable[Entry]) -> l
 
 
 def add_base_runs(params: Params, trained: list[Run]) -> list[Run]:
-    """Return the runs to evaluate: the models before training (runs of `BASE`), then `trained`.
-
-    The runs of `BASE` have the seeds of the runs that start from it.
-    """
-    starts = map(params.get_start_run, trained)
-    bases = [run for run in starts if run.algorithm == BASE]
+    """Return the models before training (runs of `BASE`) that runs start from, then `trained`."""
+    bases = [run for run in map(params.get_start_run, trained) if run.algorithm == BASE]
     return list(dict.fromkeys([*bases, *trained]))
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from rapid.artifacts.evaluations import CurvePoint
 from rapid.benchmarks.problem_source import build_declared_source
+from rapid.config.arena import Claim
 from rapid.config.params import load
 from rapid.config.specs import BASE, list_arena_runs
 from reports import contents, outcomes
@@ -19,6 +20,7 @@ from reports.outcomes import (
 )
 from reports.report_data import ReportData
 from reports.tables import standings
+from reports.tables.arena import judge_claims
 from tests.reports.conftest import add_arena, make_run
 
 # By seed: runtime, seconds to half of the steps, problems (of ten) solved then and at the end.
@@ -128,6 +130,25 @@ def test_target_without_a_value_follows_from_the_test_problems(data):
     assert FieldOutcomes("math", half_field, data).target_accuracy == 0.35
     without_runs = ReportData.read(data.params, data.root / "none", list_arena_runs(data.params))
     assert math.isnan(FieldOutcomes("math", open_field, without_runs).target_accuracy)
+
+
+@pytest.mark.parametrize(
+    ("reach", "gain_share", "is_excluded"),
+    [(None, 0.001, True), (None, 0.75, False), (0.2, 0.001, False)],
+)
+def test_target_that_is_reached_by_chance_leaves_claims_about_seconds_untested(
+    data, reach, gain_share, is_excluded
+):
+    """With almost no share of the gain, the target is the accuracy before training, 0.2."""
+    (field,) = list_fields(data)
+    claims = [Claim(ours="dapo", theirs="pg", by=by) for by in ("seconds", "accuracy")]
+    changes = {"reach": reach, "gain_share": gain_share, "claims": claims}
+    changed_field = FieldOutcomes("math", field.field.model_copy(update=changes), data)
+    assert changed_field.target_accuracy == pytest.approx(0.425 if gain_share == 0.75 else 0.2)
+    by_seconds, by_accuracy = judge_claims([changed_field])
+    assert (by_seconds.estimate.value is None) == is_excluded
+    assert ("learn nothing" in by_seconds.estimate.reason) == is_excluded
+    assert by_accuracy.estimate.value is not None
 
 
 @pytest.mark.parametrize("snapshot_samples", [None, 2])
