@@ -12,6 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
+from scipy import stats
 
 from rapid.algorithms.variant_names import parse_variant_name
 from rapid.benchmarks import BENCHMARKS
@@ -45,16 +46,67 @@ def read_runs(*archives: Path) -> dict[tuple[str, str], dict[int, SimpleNamespac
     return runs
 
 
-def read_blocks(fields: dict, folder: Path, arena: str) -> dict:
-    """Return the end points of an arena that is recorded in blocks of one seed."""
-    runs = read_runs(*sorted(folder.glob(f"{arena}-seed*.tar.xz")))
-    return compute_end_points_of_fields(runs, fields)
+def read_blocks(folder: Path, arena: str) -> dict:
+    """Return the runs of an arena that is recorded in blocks of one seed, as `read_runs` does."""
+    return read_runs(*sorted(folder.glob(f"{arena}-seed*.tar.xz")))
 
 
 def compute_end_points_of_fields(runs: dict, fields: dict) -> dict:
     """Return the end points by benchmark, algorithm and seed, with the target of each field."""
-    start = "sft" if any(name == "sft" for _, name in runs) else "base"
+    start = find_start(runs)
     return {b: compute_end_points(runs, b, f, f.get("reach"), start) for b, f in fields.items()}
+
+
+def find_start(runs: dict) -> str:
+    """Return the algorithm whose model runs start from."""
+    return "sft" if any(name == "sft" for _, name in runs) else "base"
+
+
+def list_targets_reached_by_chance(runs: dict, fields: dict, evaluation: dict) -> set[str]:
+    """Return the benchmarks whose computed target is reached without learning with p above 5 %.
+
+    Args:
+        evaluation: the section of the parameters, with the numbers of completions per problem.
+    """
+    benchmarks = set()
+    for benchmark, field in fields.items():
+        untrained = [run.evaluation for run in runs[benchmark, find_start(runs)].values()]
+        accuracies = [evaluation["pass_at"]["1"] for evaluation in untrained]
+        start = statistics.fmean(accuracies)
+        if len(untrained) > 1:
+            noise = statistics.stdev(accuracies)
+        else:
+            pairs = [(row["correct"], row["samples"]) for row in untrained[0]["scores"]]
+            variances = [statistics.variance([1] * c + [0] * (n - c)) / n for c, n in pairs]
+            noise = math.sqrt(sum(variances)) / len(variances)
+        samples = evaluation["samples"]
+        counts = [evaluation.get("snapshot_samples") or samples] * field["snapshots"] + [samples]
+        target = compute_target(start, _compute_final_of_pg(runs, benchmark, field), field)
+        below = [
+            stats.norm.cdf((target - start) / (noise * math.sqrt(samples / count)))
+            for count in counts
+        ]
+        if field.get("reach") is None and 1 - math.prod(below) > 0.05:
+            benchmarks.add(benchmark)
+    return benchmarks
+
+
+def compute_target(start: float, final: float, field: dict) -> float:
+    """Return the target accuracy from the mean accuracies before training and after PG's."""
+    target = start + field.get("gain_share", 0.75) * (final - start)
+    return math.floor(1000 * target + 0.5) / 1000
+
+
+def _compute_final_of_pg(runs: dict, benchmark: str, field: dict) -> float:
+    pg_runs = runs[benchmark, _name_run(field, "pg")].values()
+    return statistics.fmean(run.evaluation["pass_at"]["1"] for run in pg_runs)
+
+
+def _name_run(field: dict, name: str) -> str:
+    """Return the name of the folder of an algorithm's runs in a field."""
+    rate = np.format_float_positional(float(field["rates"][name]), trim="-")
+    problems, snapshots = field["problems"], field["snapshots"]
+    return f"{name},problems={problems},learning_rate={rate},snapshots={snapshots}"
 
 
 def compute_end_points(
@@ -65,28 +117,20 @@ def compute_end_points(
     Args:
         field: the section of the arena's parameters on this benchmark.
         reach: the target accuracy. If it is None, the target is the accuracy before training plus
-            the share `gain_share` of PG's gain (0.75 by default), rounded to three decimals.
+            a share of PG's gain (`compute_target`).
         start_algorithm: the algorithm whose model runs start from.
     """
     untrained = [
         run.evaluation["pass_at"]["1"] for run in runs[benchmark, start_algorithm].values()
     ]
     start = statistics.fmean(untrained)
-    changes = f"problems={field['problems']},learning_rate={{}},snapshots={field['snapshots']}"
-    runs_by_name = {
-        name: runs[benchmark, f"{name},{changes.format(_format_rate(rate))}"]
-        for name, rate in field["rates"].items()
-    }
+    runs_by_name = {name: runs[benchmark, _name_run(field, name)] for name in field["rates"]}
     for name, runs_by_seed in runs_by_name.items():
         assert len(runs_by_seed) == field.get("more_seeds", {}).get(name, field["seeds"]), name
     pg_runs = runs_by_name["pg"].values()
     completions = statistics.fmean(run.summary["completions"] for run in pg_runs)
     if reach is None:
-        final = statistics.fmean(run.evaluation["pass_at"]["1"] for run in pg_runs)
-        reach = (
-            math.floor(1000 * (start + field.get("gain_share", 0.75) * (final - start)) + 0.5)
-            / 1000
-        )
+        reach = compute_target(start, _compute_final_of_pg(runs, benchmark, field), field)
     by_machine: dict = defaultdict(list)
     for run in pg_runs:
         by_machine[run.summary["hardware"]].append(run.summary["runtime"]["total"])
@@ -153,10 +197,6 @@ def _interpolate(x: float, points: list[tuple[float, float]]) -> float:
         if x <= b:
             return low + (high - low) * (x - a) / (b - a)
     return points[-1][1]
-
-
-def _format_rate(rate: float) -> str:
-    return np.format_float_positional(float(rate), trim="-")
 
 
 def read_end_points(file: Path) -> dict[str, dict[str, dict]]:

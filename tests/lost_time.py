@@ -18,7 +18,7 @@ from types import SimpleNamespace
 
 import yaml
 
-from tests.arena_records import compute_end_points_of_fields, read_runs
+from tests.arena_records import compute_end_points_of_fields, read_blocks
 from tests.conftest import ROOT
 from tests.recompute_arena import compare_latest, draw_clusters, judge
 from tests.recompute_statistics import format_p, format_percent
@@ -66,7 +66,7 @@ def judge_with_and_without_lost_time(
     """
     params = yaml.safe_load((FOLDER / f"{arena}.yaml").read_text())
     fields = params["arena"]["fields"]
-    runs = read_runs(*sorted(FOLDER.glob(f"{arena}-seed*.tar.xz")))
+    runs = read_blocks(FOLDER, arena)
     judged = []
     for version in (runs, subtract_lost_time(runs)):
         points = compute_end_points_of_fields(version, fields)

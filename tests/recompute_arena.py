@@ -12,7 +12,7 @@ import csv
 import re
 import statistics
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -26,7 +26,10 @@ from tests.arena_records import (
     Cells,
     Comparison,
     compute_end_points,
+    compute_end_points_of_fields,
+    compute_target,
     draw_skeletons,
+    list_targets_reached_by_chance,
     read_blocks,
     read_end_points,
     read_runs,
@@ -36,6 +39,7 @@ from tests.conftest import ROOT
 from tests.recompute_arena_runs import compare_map, compare_phases, compare_profile
 from tests.recompute_standings import compare_standings
 from tests.recompute_statistics import (
+    DASH,
     Result,
     format_p,
     format_percent,
@@ -54,17 +58,22 @@ VERDICTS = ("holds", "open", "fails")
 # Tables -------------------------------------------------------------------------------------------
 
 
-def judge(fields: dict, compare) -> dict[str, list[SimpleNamespace]]:
+def judge(
+    fields: dict, compare: Callable[[str, dict], Result], reached_by_chance: Collection[str] = ()
+) -> dict[str, list[SimpleNamespace]]:
     """Return the estimate, p and verdict of each claim, by benchmark.
 
     Args:
         fields: the arena's parameters by benchmark.
         compare: takes a benchmark and a claim, and returns the estimate.
+        reached_by_chance: benchmarks whose claims about seconds are not tested.
     """
     rows, tests = [], []
     for benchmark, field in fields.items():
         for claim in field["claims"]:
             result = compare(benchmark, claim)
+            if claim["by"] == "seconds" and benchmark in reached_by_chance:
+                result = Result(None, median=result.median)
             rows.append(SimpleNamespace(benchmark=benchmark, claim=claim, result=result, ps=[]))
             if result.p is None:
                 continue
@@ -85,8 +94,11 @@ def judge(fields: dict, compare) -> dict[str, list[SimpleNamespace]]:
     for (row, _, verdict), p in zip(tests, adjusted, strict=True):
         row.ps.append((p, verdict))
     for row in rows:
+        if not row.ps:
+            row.p, row.verdict, row.smallest = None, "not tested here", None
+            continue
         small = [pair for pair in row.ps if pair[0] <= 0.05]
-        row.p, row.verdict = small[0] if small else (row.ps[0][0] if row.ps else None, "open")
+        row.p, row.verdict = small[0] if small else (row.ps[0][0], "open")
         is_equivalence = row.claim.get("expect") == "same"
         row.smallest = row.result.compute_detectable_effect(0.05 / len(tests), is_equivalence)
         if is_equivalence and row.smallest > 0.02:
@@ -101,9 +113,9 @@ def show_claims(rows: list[SimpleNamespace]) -> list[list[str]]:
         is_seconds = row.claim["by"] == "seconds"
         show = format_ratio if is_seconds else format_points
         median = format_result(format_ratio, row.result.median) if is_seconds else "N/A"
-        smallest = show(row.smallest).lstrip("+")
-        estimate = format_result(show, row.result)
-        cells.append([estimate, median, format_p(row.p), smallest, row.verdict])
+        smallest = DASH if row.smallest is None else show(row.smallest).lstrip("+")
+        p = DASH if row.p is None else format_p(row.p)
+        cells.append([format_result(show, row.result), median, p, smallest, row.verdict])
     return cells
 
 
@@ -128,6 +140,7 @@ def compare_tables(
     arena: str = "arena",
     runs: dict | None = None,
     skeletons: dict[str, dict] | None = None,
+    reached_by_chance: Collection[str] = (),
 ) -> Iterator[Comparison]:
     """Yield a comparison for every number in arena-tables.txt, or of the tables of another arena.
 
@@ -135,10 +148,12 @@ def compare_tables(
         section: the arena's section of the parameters.
         runs: the raw record, if the arena has a map.
         skeletons: the skeletons of each benchmark's problems, if errors are clustered over them.
+        reached_by_chance: benchmarks whose claims about seconds are not tested.
     """
     fields = section["fields"]
     tables = iter(read_tables(folder / f"{arena}-tables.txt"))
-    judged = judge(fields, partial(compare_latest, points, skeletons=skeletons))
+    compare = partial(compare_latest, points, skeletons=skeletons)
+    judged = judge(fields, compare, reached_by_chance)
     for benchmark, rows in judged.items():
         yield from pair_rows(f"claims {benchmark}", next(tables), show_claims(rows))
     for benchmark, field_points in points.items():
@@ -206,10 +221,7 @@ def compare_pooled(
     }
     start = {b: statistics.fmean(values) for b, values in untrained.items()}
     final = {b: statistics.fmean(r.final for r in points[b]["pg"].values()) for b in fields}
-    other_targets = {  # accuracies by the rule of `compute_end_points` if `reach` is None
-        b: round(start[b] + f.get("gain_share", 0.75) * (final[b] - start[b]), 3)
-        for b, f in fields.items()
-    }
+    other_targets = {b: compute_target(start[b], final[b], f) for b, f in fields.items()}
     points_at_other_targets = {
         b: compute_end_points(runs, b, f, other_targets[b]) for b, f in fields.items()
     }
@@ -296,11 +308,18 @@ def compare_all(folder: Path = FOLDER) -> tuple[list[str], int]:
 def compare_blocks_of_seeds(arena: str, folder: Path = FOLDER) -> tuple[list[str], int]:
     """Return the same as `compare_all`, for an arena that is recorded in blocks of one seed."""
     params = yaml.safe_load((FOLDER / f"{arena}.yaml").read_text())
-    section = params["arena"]
-    points = read_blocks(section["fields"], folder, arena)
-    skeletons = draw_clusters(params, points)
+    fields = params["arena"]["fields"]
+    runs = read_blocks(folder, arena)
+    points = compute_end_points_of_fields(runs, fields)
     comparisons = [*compare_record(folder, points, arena)]
-    comparisons += compare_tables(folder, points, section, arena, skeletons=skeletons)
+    comparisons += compare_tables(
+        folder,
+        points,
+        params["arena"],
+        arena,
+        skeletons=draw_clusters(params, points),
+        reached_by_chance=list_targets_reached_by_chance(runs, fields, params["evaluation"]),
+    )
     return list_differing(comparisons), len(comparisons)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rapid.config.params import read
-from tests.arena_records import read_blocks
+from tests.arena_records import compute_end_points_of_fields, read_blocks
 from tests.checkout import ROOT, copy_checkout
 from tests.recompute_arena import compare_record, list_differing
 from tests.subprocesses import ACTIVATED
@@ -61,6 +61,6 @@ def list_differing_end_points(checkout: Path) -> tuple[list[str], int]:
     files = ("params.yaml", "experiments/arena-real.yaml", f"experiments/{NAME}.yaml")
     fields = read(*(ROOT / file for file in files))["arena"]["fields"]
     folder = checkout / FOLDER
-    points = read_blocks(fields, folder, NAME)
+    points = compute_end_points_of_fields(read_blocks(folder, NAME), fields)
     comparisons = [*compare_record(folder, points, NAME)]
     return list_differing(comparisons), len(comparisons)
