@@ -1,12 +1,14 @@
 """Target accuracies, and the noise of an evaluation, against values by hand."""
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from reports.targets import compute_sampling_error, compute_target
+from reports.targets import MAX_CHANCE, compute_sampling_error, compute_target
+from tests.arena_records import list_targets_reached_by_chance
 
 PG_RUNS = pd.DataFrame({"pass@1": [0.6, 0.8], "scores": [{}, {}]})
 
@@ -47,3 +49,41 @@ def test_sampling_error_is_that_of_repeated_evaluations():
 @pytest.mark.parametrize("scores", [{}, {"a": (1, 1)}])
 def test_one_completion_per_problem_has_no_sampling_error(scores):
     assert math.isnan(compute_sampling_error(scores))
+
+
+@pytest.mark.parametrize(
+    ("snapshots", "gain_share", "is_reached"),
+    [(0, 0.4, True), (0, 0.5, False), (1, 0.9, True), (1, 1.0, False)],
+)
+def test_recomputation_finds_the_same_targets_to_be_reached_by_chance(
+    snapshots, gain_share, is_reached
+):
+    """The noise is 0.127 with four completions, and 0.255 in a snapshot with one.
+
+    PG gains 0.45. Without a snapshot, the target is 1.41 or 1.77 standard deviations above the
+    start. With one, it is 1.59 or 1.77 standard deviations of the snapshot. 1.645 is the limit.
+    """
+    counts = {"a": (4, 2), "b": (4, 1), "c": (4, 0)}
+    untrained = pd.DataFrame({"pass@1": [0.25], "scores": [counts]})
+    samples = [1] * snapshots + [4]
+    target = compute_target(untrained, PG_RUNS, "pass@1", gain_share, None, samples)
+    rows = [{"samples": n, "correct": c} for n, c in counts.values()]
+    runs = {
+        ("math", "base"): {1: _make_run(0.25, rows)},
+        ("math", f"pg,problems=8,learning_rate=0.1,snapshots={snapshots}"): {
+            seed: _make_run(accuracy) for seed, accuracy in enumerate(PG_RUNS["pass@1"])
+        },
+    }
+    field = {
+        "problems": 8,
+        "snapshots": snapshots,
+        "rates": {"pg": 0.1},
+        "gain_share": gain_share,
+    }
+    evaluation = {"samples": 4, "snapshot_samples": 1}
+    benchmarks = list_targets_reached_by_chance(runs, {"math": field}, evaluation)
+    assert (target.chance_of_computed > MAX_CHANCE) == bool(benchmarks) == is_reached
+
+
+def _make_run(accuracy, rows=()):
+    return SimpleNamespace(evaluation={"pass_at": {"1": accuracy}, "scores": rows})
