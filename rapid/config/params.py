@@ -385,8 +385,6 @@ def _describe_error(item: dict, values: Any) -> str:
     reason = re.sub(r"^\w+ should ", "must ", message)
     if item["type"] in ("model_type", "dict_type"):
         reason = "must be a section, with keys and values"
-        if item["input"] == "null":  # Snakemake parses no null in the values of --config
-            reason += "; --config cannot have null: write it in an overlay"
     elif item["type"] == "list_type":
         reason = "must be a list, in brackets"
     elif item["type"] == "too_short":

@@ -36,7 +36,6 @@ def set_key(values: dict, key: str, value) -> None:
         ("tables.main.seeds", [], "must have at least 1 item\n"),
         ("tables.main.seeds", 3, "must be a list, in brackets\n"),
         ("benchmarks", 3, "must be a section, with keys and values\n"),
-        ("benchmarks.minif2f", "null", "; --config cannot have null: write it in an overlay\n"),
         ("tables.main.model", "gpt", "must be one of the models tiny-qwen2, "),
         ("teacher", "nobody", "must be one of the models tiny-qwen2, "),
         ("benchmarks.math.n_step", 6, "a multiple of 4, the group size of grpo"),
