@@ -48,6 +48,7 @@ MODULUS = re.compile(r'\(? *\\?"?[pb]?mod(?:ulo)?"? *\{? *([1-9]\d*) *\}? *\)?$'
 # An answer with words in quotes (except "or" and "and", which join values), or of at least two
 # capitals or four letters, is compared as text.
 TEXT = re.compile(r'.*"(?!or"|and")[a-z]+".*|[A-Z]{2,}|[a-zA-Z]{4,}', re.DOTALL)
+LIST_SEPARATOR = re.compile('[,;]|"(?:and|or)"')
 # The letter of an option, and the text after it.
 CHOICE = re.compile(r"\(?([A-F])[.:)]* *(.*)")
 # Words, or a probability, on the left side of an equation.
@@ -83,7 +84,10 @@ def is_right(gold: str, answer: str, question: str) -> bool:
     """Return whether an answer is right. Raise Unreadable if it cannot be parsed."""
     question = clean_question(question)
     is_list = "commas" in question  # as in "separated by commas": then 1,234 is two numbers
-    gold, answer = clean_latex(gold, is_list), clean_latex(answer, is_list)
+    gold = clean_latex(gold, is_list)
+    # If the known answer is a list, 1,234 is two numbers, unless 1234 is an element of it.
+    is_list = is_list or LIST_SEPARATOR.search(gold) is not None
+    answer = clean_latex(answer, is_list, frozenset(re.findall(r"\d+", gold)))
     if gold == answer:
         return True
     gold, answer = drop_modulus(gold, question), drop_modulus(answer, question)

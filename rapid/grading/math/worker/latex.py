@@ -126,8 +126,9 @@ LAYOUT_RULES, REWRITES = (
 WORD = re.compile(
     r"\"[a-z]+\"|\\(?:begin|end)\s*\{[a-z]*\}|\\[a-zA-Z]+|([a-zA-Z]{2,})(?:\.(?= *$|[ ,a-z]))?"
 )
-# A number with commas or spaces between its thousands; a command, a word in quotes or a character.
-THOUSANDS = re.compile(r"(?<![\d.])[1-9]\d{0,2}(?:(?:,\d{3})+|(?: \d{3})+)(?![\d,/])")
+# A number with commas or spaces between its thousands, unless it is a part of a longer list of
+# numbers such as 4,16,256; a command, a word in quotes or a character.
+THOUSANDS = re.compile(r"(?<![\d.])(?<!\d,)[1-9]\d{0,2}(?:(?:,\d{3})+|(?: \d{3})+)(?!\d|,\d|/)")
 TOKEN = re.compile(r"\\[a-zA-Z]+|\\.|\"[a-z]+\"|.", re.DOTALL)
 ARGUMENT_COUNTS = {  # numbers of arguments of commands
     "\\frac": 2, "\\binom": 2, "\\root": 2, "\\sqrt": 1, "\\overline": 1, "^": 1, "_": 1,
@@ -143,13 +144,14 @@ class Unreadable(ValueError):
 
 
 @functools.lru_cache(maxsize=4096)
-def clean_latex(text: str, is_list: bool = False) -> str:
+def clean_latex(text: str, is_list: bool = False, numbers: frozenset[str] = frozenset()) -> str:
     """Return LaTeX in the spelling that the grammar parses.
 
     The words of \\text{} are in quotes and in lower case.
 
     Args:
         is_list: whether 1,234 is a list of two numbers. In brackets it always is.
+        numbers: numbers that are no lists even then, in digits without commas.
 
     Raises:
         Unreadable: the braces do not match.
@@ -168,10 +170,19 @@ def clean_latex(text: str, is_list: bool = False) -> str:
     text = text.strip().rstrip(" .,;\\")
     while text.startswith("{") and find_closing_brace(text, 1) == len(text) - 1:
         text = text[1:-1].strip()
-    if not (is_list or re.search(r"[(\[]|\\\{", text)):
-        text = THOUSANDS.sub(lambda digits: re.sub("[, ]", "", digits[0]), text)
     text = add_braces([SIGN_COMMANDS.get(token, token) for token in TOKEN.findall(text)])
-    return re.sub(r"(?<=\{) +| +(?=[{}])", "", text)
+    text = re.sub(r"(?<=\{) +| +(?=[{}])", "", text)
+    return text if re.search(r"[(\[]|\\\{", text) else join_thousands(text, is_list, numbers)
+
+
+def join_thousands(text: str, is_list: bool, numbers: frozenset[str]) -> str:
+    """Return a text without the commas and spaces in numbers; see `clean_latex`."""
+
+    def join(match: re.Match) -> str:
+        number = re.sub("[, ]", "", match[0])
+        return match[0] if is_list and "," in match[0] and number not in numbers else number
+
+    return THOUSANDS.sub(join, text)
 
 
 def quote_words(content: str, before: str) -> str:
