@@ -14,16 +14,18 @@ from pathlib import Path
 import sympy
 from lark import Lark, Token, Transformer, Tree
 from lark.exceptions import LarkError
-from latex import FUNCTIONS, Unreadable
+from latex import FUNCTIONS, LETTER_COMMANDS, Unreadable
 from sympy import Expr, Rational
 
 Formula = Tree | Token
-# Kinds of formulas that are evaluated as products. f(x), a name_call, is evaluated as f times x.
-PRODUCT_KINDS = ("product", "fraction", "name_call")
+# Kinds of formulas that are evaluated as products.
+PRODUCT_KINDS = ("product", "fraction", "name_product")
 # Letters of names that are functions before brackets, unless a question says otherwise
 # (`expressions.find_functions`). Other names are factors, as in x(x+1).
 FUNCTION_NAMES = frozenset("fg")
-EVERY_LETTER = frozenset(string.ascii_letters)
+EVERY_LETTER = frozenset(string.ascii_letters).union(
+    f"\\{name}" for name in LETTER_COMMANDS.split("|")
+)
 # The sign of a term of a sum within a sum, by the outer and the inner sign: - and - give +.
 COMBINED_SIGNS = {("+", "+"): "+", ("+", "-"): "-", ("-", "+"): "-", ("-", "-"): "+"}
 # Maximum value of an exponent, and number of bits of a power. Those of answers are far smaller.
@@ -31,14 +33,19 @@ MAX_EXPONENT = MAX_BITS = 100_000
 MAX_FACTORED = 1_000_000  # the largest number whose prime factors are computed
 SYMPY_NAMES = {"arcsin": "asin", "arccos": "acos", "arctan": "atan", "ln": "log"}
 CONSTANTS = {"e": sympy.E, "i": sympy.I, "\\pi": sympy.pi}
-
+MINUS_ONE = Tree("sum", [Token("SIGN", "-"), Token("NUMBER", "1")])
+# The value of f(x) is call(f, x), of which nothing else is known. So f(1) is not f times 1.
+CALL = sympy.Function("call", real=True)
 
 GRAMMAR = Path(__file__).with_name("grammar.lark").read_text()
-PARSER = Lark(GRAMMAR.replace("(FUNCTIONS)", f"({FUNCTIONS})"), parser="lalr")
+GRAMMAR = GRAMMAR.replace("(FUNCTIONS)", f"({FUNCTIONS})").replace("LETTERS", LETTER_COMMANDS)
+PARSER = Lark(GRAMMAR, parser="lalr")
 
 
-class CallSplitter(Transformer):
-    """Splits a name before brackets with a power: x(x+1)^2 is a product, f(x)^2 a square.
+class CallReader(Transformer):
+    """Decides whether a name before brackets is a function or a factor.
+
+    x(x+1) and x(x+1)^2 are products, and f(x)^2 is the square of f(x).
 
     Args:
         functions: the letters of names that are functions.
@@ -47,6 +54,17 @@ class CallSplitter(Transformer):
     def __init__(self, functions: frozenset[str]):
         super().__init__()
         self.functions = functions
+
+    def NAME(self, name: Token) -> Formula:
+        """Return the formula for a name, which is a power for f^{-1}."""
+        base, is_inverse, _ = name.partition("^")
+        return Tree("power", [Token("NAME", base.strip()), MINUS_ONE]) if is_inverse else name
+
+    def name_call(self, parts: list[Formula]) -> Tree:
+        """Return the formula for a name and arguments in brackets."""
+        if self._is_function(parts[0]):
+            return Tree("name_call", parts)
+        return Tree("name_product" if kind(parts[0]) == "NAME" else "product", parts)
 
     def call_power(self, parts: list[Formula]) -> Tree:
         """Return the formula for a name, an argument in brackets and an exponent."""
@@ -57,11 +75,14 @@ class CallSplitter(Transformer):
         return self._split_call("factorial", *parts)
 
     def _split_call(
-        self, operation: str, name: Token, argument: Formula, *exponent: Formula
+        self, operation: str, name: Formula, argument: Formula, *exponent: Formula
     ) -> Tree:
-        if name[0] in self.functions:
+        if self._is_function(name):
             return Tree(operation, [Tree("name_call", [name, argument]), *exponent])
         return Tree("product", [name, Tree(operation, [argument, *exponent])])
+
+    def _is_function(self, name: Formula) -> bool:
+        return get_letter(tokens(name)[0]) in self.functions
 
 
 @functools.lru_cache(maxsize=4096)
@@ -75,7 +96,12 @@ def parse_formula(text: str, functions: frozenset[str] = FUNCTION_NAMES) -> Form
         formula = PARSER.parse(text)
     except LarkError as error:
         raise Unreadable(text) from error
-    return CallSplitter(functions).transform(formula) if isinstance(formula, Tree) else formula
+    return CallReader(functions).transform(formula) if isinstance(formula, Tree) else formula
+
+
+def get_letter(name: str) -> str:
+    """Return the letter, or the command for it, in a name such as f_1 or f'."""
+    return re.match(r"\\?[a-zA-Z]*", name)[0]
 
 
 def kind(formula: Formula) -> str:
@@ -193,6 +219,8 @@ def _value(formula: Formula) -> Expr:
                 for exponent, factor in factors(formula)
             )
         )
+    if formula_kind == "name_call":
+        return CALL(*map(value, operands(formula)))
     if formula_kind == "function_call":
         function, *exponents, argument = parts  # \sin x has no exponent, \sin^2 x has one
         name, _, base = function[1:].partition("_")
@@ -281,10 +309,26 @@ OPERATIONS = {
 @functools.lru_cache(maxsize=4096)
 def is_equal(first: Formula, second: Formula) -> bool:
     """Return whether two formulas have the same value: whether their difference expands to 0."""
-    difference = value(first) - value(second)
+    difference = unify_calls(value(first) - value(second))
     if difference.is_Rational:
         return difference == 0
     return is_zero(difference) or is_zero(denest_roots(difference))
+
+
+def unify_calls(expression: Expr) -> Expr:
+    """Return an expression with f(x^2+x) in place of f(x(x+1)), if it has both, and so on."""
+    unified: dict[Expr, Expr] = {}
+    for call in sorted(expression.atoms(CALL), key=sympy.default_sort_key):
+        unified[call] = next((other for other in unified if is_same_call(call, other)), call)
+    return expression.xreplace(unified)
+
+
+def is_same_call(first: Expr, second: Expr) -> bool:
+    """Return whether two calls have the same function and equal arguments."""
+    return len(first.args) == len(second.args) and all(
+        is_zero(unify_calls(argument - other))
+        for argument, other in zip(first.args, second.args, strict=True)
+    )
 
 
 def denest_roots(expression: Expr) -> Expr:

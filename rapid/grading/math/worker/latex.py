@@ -34,6 +34,11 @@ SIGN_COMMANDS |= dict.fromkeys(
 # The names of functions as parts of regular expressions.
 TRIGONOMETRIC_FUNCTIONS = "sin|cos|tan|cot|sec|csc"
 FUNCTIONS = f"{TRIGONOMETRIC_FUNCTIONS}|arcsin|arccos|arctan|log|ln|exp"
+# The commands of letters as a part of a regular expression.
+LETTER_COMMANDS = (
+    "alpha|beta|gamma|delta|epsilon|zeta|eta|theta|kappa|lambda|mu|nu|xi|rho|sigma|tau|phi|chi|psi"
+    "|omega|pi|ell|Delta|Gamma|Omega"
+)
 # A command for text or a font, up to the brace that opens its argument.
 TEXT_COMMAND = re.compile(
     r"\\(?:text(?!color)[a-z]*|math(?:rm|bf|it|sf|tt)|mbox|emph|boldsymbol|bm|vec|underline|operatorname)\s*\{"

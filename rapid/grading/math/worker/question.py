@@ -253,10 +253,14 @@ def read_formulas(question: str, functions: frozenset[str] = FUNCTION_NAMES) -> 
 
 
 @functools.lru_cache(maxsize=256)
-def list_expressions(question: str) -> list[Formula]:
-    """Return all formulas and parts of formulas in a question that have a value."""
+def list_expressions(question: str, functions: frozenset[str]) -> list[Formula]:
+    """Return all formulas and parts of formulas in a question that have a value.
+
+    Args:
+        functions: the letters of names that are functions before brackets.
+    """
     expressions = []
-    for formula in read_formulas(question):
+    for formula in read_formulas(question, functions):
         subtrees = formula.iter_subtrees() if isinstance(formula, Tree) else []
         expressions += [part for part in (*subtrees, *tokens(formula)) if has_value(part)]
     return list(dict.fromkeys(expressions))

@@ -10,7 +10,7 @@ from itertools import pairwise
 
 import sympy
 from forms import has_arithmetic, number_style
-from formula import Formula, is_tuple_of_names, kind, operands, tokens, value
+from formula import MINUS_ONE, Formula, is_tuple_of_names, kind, operands, tokens, value
 from lark import Token, Tree
 from latex import Unreadable
 from question import has_value, read_formulas
@@ -18,7 +18,6 @@ from sympy import Expr
 
 INFINITY = Token("CONSTANT", "\\infty")
 MINUS_INFINITY = Tree("sum", [Token("SIGN", "-"), INFINITY])
-MINUS_ONE = Tree("sum", [Token("SIGN", "-"), Token("NUMBER", "1")])
 # Kinds of intervals. The index is 2 if the left end is included, plus 1 if the right end is.
 INTERVAL_KINDS = ("open_interval", "left_open_interval", "right_open_interval", "closed_interval")
 # Kinds of formulas that have elements. The order of the elements matters only in ORDERED_KINDS.
@@ -205,16 +204,18 @@ def is_name(formula: Formula) -> bool:
         return formula not in ("e", "i", "\\pi")
     if kind(formula) == "absolute_value":
         return kind(formula.children[0]) == "product" and is_name(formula.children[0])
-    if kind(formula) == "name_call":
-        return len(operands(formula)) == 2 and all(
-            kind(part) == "NAME" or number_style(part) == "integer" or is_name(part)
-            for part in operands(formula)
+    if kind(formula) in ("name_call", "name_product"):
+        _, *arguments = operands(formula)
+        return len(arguments) == 1 and (
+            kind(arguments[0]) == "NAME"
+            or number_style(arguments[0]) == "integer"
+            or is_name(arguments[0])
         )
     if kind(formula) != "product" or len(formula.children) != len(operands(formula)):
         return False
-    # The grammar parses f^{-1}(2), AB and \angle ABC as products.
+    # AB is a product, and so is h^{-1}(2) if h is no function of the question.
     first, *arguments = operands(formula)
-    if kind(first) == "power" and first.children[1] == MINUS_ONE:  # f^{-1}(2)
+    if kind(first) == "power" and first.children[1] == MINUS_ONE:
         return kind(first.children[0]) == "NAME" and len(arguments) == 1
     return all(kind(part) == "NAME" and part.isupper() for part in (first, *arguments))
 
