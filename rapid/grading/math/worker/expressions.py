@@ -32,7 +32,7 @@ from formula import (
     tokens,
     value,
 )
-from lark import Tree
+from lark import Token, Tree
 from question import find_asked_forms, find_vectors, has_value, list_expressions, read_formulas
 from statements import is_name
 from sympy import Rational
@@ -153,17 +153,19 @@ def is_form_allowed(gold: Formula, answer: Formula, question: str) -> bool:
         or any(list_bases(part) and is_equal(part, answer) for part in expressions)
     ):
         return False
-    gold_shape, gold_is_simplest = shape(gold), is_simplest(gold)
-    answer_shape, answer_is_simplest = shape(answer), is_simplest(answer)
-    is_same_form = (answer_shape, answer_is_simplest) == (gold_shape, gold_is_simplest)
+    if ignore_order(gold) == ignore_order(answer):
+        return True  # and `is_simplest` need not be found out, which may take long
+    gold_shape, answer_shape = shape(gold), shape(answer)
+    is_same_form = gold_shape == answer_shape and is_simplest(gold) == is_simplest(answer)
     if is_same_form and count_symbols(gold) == count_symbols(answer):
         return True
     if answer_shape == OTHER_SHAPE and (gold_shape != OTHER_SHAPE or "shape" in asked_forms):
         return False
     if "shape" in asked_forms and (answer_shape != gold_shape or has_arithmetic(answer)):
         return False
-    is_less_simple = gold_is_simplest and not answer_is_simplest
-    if is_less_simple and (asked_forms or answer_shape == "factored"):
+    if (asked_forms or answer_shape == "factored") and (
+        is_simplest(gold) and not is_simplest(answer)
+    ):
         return False
     if answer_shape == "integer":
         return True
@@ -179,8 +181,9 @@ def is_form_allowed(gold: Formula, answer: Formula, question: str) -> bool:
     ]
     if is_same_form and any(count_symbols(part) == count_symbols(gold) for part in copies):
         return True  # the question states the known answer itself
-    answer_form = answer_shape, answer_is_simplest
-    return not any((shape(part), is_simplest(part)) == answer_form for part in copies)
+    return not any(
+        shape(part) == answer_shape and is_simplest(part) == is_simplest(answer) for part in copies
+    )
 
 
 def list_bases(formula: Formula) -> set[Rational]:
@@ -211,6 +214,22 @@ def combines_formulas(answer: Formula, question: str, functions: frozenset[str])
         else value(factor) in formulas
         for factor in all_factors
     )
+
+
+def ignore_order(formula: Formula) -> str:
+    """Return a text that two formulas share if they differ only in the order of terms and factors.
+
+    Factors after a slash keep their order.
+    """
+    if isinstance(formula, Token):
+        return str(formula)
+    parts = [*map(ignore_order, formula.children)]
+    if kind(formula) == "sum":
+        signed = parts if kind(formula.children[0]) == "SIGN" else ["+", *parts]
+        parts = sorted(map("".join, zip(signed[::2], signed[1::2], strict=True)))
+    elif kind(formula) == "product" and "OVER" not in map(kind, formula.children):
+        parts = sorted(map(ignore_order, operands(formula)))
+    return f"{kind(formula)}({' '.join(parts)})"
 
 
 def count_symbols(formula: Formula) -> Counter:

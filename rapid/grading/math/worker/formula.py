@@ -8,7 +8,6 @@ Nothing is rounded.
 import functools
 import re
 import string
-from math import gcd
 from pathlib import Path
 
 import sympy
@@ -16,6 +15,7 @@ from lark import Lark, Token, Transformer, Tree
 from lark.exceptions import LarkError
 from latex import FUNCTIONS, LETTER_COMMANDS, Unreadable
 from sympy import Expr, Rational
+from zeros import CALL, denest_roots, is_factorable_exponential, is_zero, unify_calls
 
 Formula = Tree | Token
 # Kinds of formulas that are evaluated as products.
@@ -30,12 +30,9 @@ EVERY_LETTER = frozenset(string.ascii_letters).union(
 COMBINED_SIGNS = {("+", "+"): "+", ("+", "-"): "-", ("-", "+"): "-", ("-", "-"): "+"}
 # Maximum value of an exponent, and number of bits of a power. Those of answers are far smaller.
 MAX_EXPONENT = MAX_BITS = 100_000
-MAX_FACTORED = 1_000_000  # the largest number whose prime factors are computed
 SYMPY_NAMES = {"arcsin": "asin", "arccos": "acos", "arctan": "atan", "ln": "log"}
 CONSTANTS = {"e": sympy.E, "i": sympy.I, "\\pi": sympy.pi}
 MINUS_ONE = Tree("sum", [Token("SIGN", "-"), Token("NUMBER", "1")])
-# The value of f(x) is call(f, x), of which nothing else is known. So f(1) is not f times 1.
-CALL = sympy.Function("call", real=True)
 
 GRAMMAR = Path(__file__).with_name("grammar.lark").read_text()
 GRAMMAR = GRAMMAR.replace("(FUNCTIONS)", f"({FUNCTIONS})").replace("LETTERS", LETTER_COMMANDS)
@@ -308,87 +305,17 @@ OPERATIONS = {
 
 @functools.lru_cache(maxsize=4096)
 def is_equal(first: Formula, second: Formula) -> bool:
-    """Return whether two formulas have the same value: whether their difference expands to 0."""
-    difference = unify_calls(value(first) - value(second))
-    if difference.is_Rational:
-        return difference == 0
-    return is_zero(difference) or is_zero(denest_roots(difference))
+    """Return whether two formulas have the same value: whether their difference expands to 0.
 
-
-def unify_calls(expression: Expr) -> Expr:
-    """Return an expression with f(x^2+x) in place of f(x(x+1)), if it has both, and so on."""
-    unified: dict[Expr, Expr] = {}
-    for call in sorted(expression.atoms(CALL), key=sympy.default_sort_key):
-        unified[call] = next((other for other in unified if is_same_call(call, other)), call)
-    return expression.xreplace(unified)
-
-
-def is_same_call(first: Expr, second: Expr) -> bool:
-    """Return whether two calls have the same function and equal arguments."""
-    return len(first.args) == len(second.args) and all(
-        is_zero(unify_calls(argument - other))
-        for argument, other in zip(first.args, second.args, strict=True)
-    )
-
-
-def denest_roots(expression: Expr) -> Expr:
-    """Return an expression with 1 + sqrt(2) in place of sqrt(3 + 2 sqrt(2)), and so on.
-
-    Each root is rewritten on its own, because sympy takes 1/sqrt(a) for sqrt(a) in sums of both.
+    Raise Unreadable if that cannot be found out.
     """
-    return expression.replace(
-        lambda part: part.is_Pow and (2 * part.exp).is_Integer and part.base.is_positive,
-        lambda root: sympy.sqrtdenest(sympy.sqrt(root.base)) ** (2 * root.exp),
-    )
-
-
-def is_zero(expression: Expr) -> bool:
-    """Return whether an expression's numerator expands to 0. Its denominator must not be 0."""
-    if expression.is_Rational:
-        return expression == 0
-    if _expands_to_zero(expression):
+    difference = unify_calls(value(first) - value(second))
+    if is_zero(difference):
         return True
-    rewritten = split_exponentials(expression)
-    return rewritten != expression and _expands_to_zero(rewritten)
-
-
-def _expands_to_zero(expression: Expr) -> bool:
-    numerator, _ = sympy.fraction(sympy.together(expression))
-    return sympy.expand(numerator) == 0
-
-
-# --- Exponentials: powers of a positive number with a letter in the exponent ---
+    denested = denest_roots(difference)
+    return denested != difference and is_zero(denested)
 
 
 def is_exponential(formula: Formula) -> bool:
     """Return whether a formula is an exponential whose base can be factored, such as 4^n."""
-    return kind(formula) == "power" and _is_exponential(*map(value, formula.children))
-
-
-def _is_exponential(base: Expr, exponent: Expr) -> bool:
-    is_positive = base.is_Rational and base.is_positive and base != 1
-    return bool(is_positive and max(base.p, base.q) <= MAX_FACTORED and exponent.free_symbols)
-
-
-def split_exponentials(expression: Expr) -> Expr:
-    """Return an expression in which equal exponentials are written in the same way.
-
-    6^{n+1} becomes 6 exp(n a + n b). The symbols a and b stand for the logarithms of 2 and 3. No
-    sum of logarithms of different primes is zero, so only equal exponentials become the same.
-    """
-
-    def split(exponential: Expr) -> Expr:
-        number, rest = sympy.expand(exponential.exp).as_coeff_Add()
-        exponents = sympy.factorrat(exponential.base).items()
-        logarithm = sympy.Add(*(k * sympy.Symbol(f"log {p}", real=True) for p, k in exponents))
-        return exponential.base**number * sympy.exp(sympy.expand(rest * logarithm))
-
-    return expression.replace(lambda part: part.is_Pow and _is_exponential(*part.args), split)
-
-
-def get_primitive_base(number: Rational) -> Rational:
-    """Return the smallest number above 1 of which a positive number is a power: 2 for 8 and 1/4."""
-    exponents = sympy.factorrat(number)
-    index = gcd(*exponents.values())
-    base = sympy.Mul(*(sympy.Integer(p) ** (k // index) for p, k in exponents.items()))
-    return max(base, 1 / base)
+    return kind(formula) == "power" and is_factorable_exponential(*map(value, formula.children))

@@ -15,6 +15,7 @@ from lark import Token, Tree
 from latex import Unreadable
 from question import has_value, read_formulas
 from sympy import Expr
+from zeros import MAX_TERMS, measure_expansion
 
 INFINITY = Token("CONSTANT", "\\infty")
 MINUS_INFINITY = Tree("sum", [Token("SIGN", "-"), INFINITY])
@@ -177,12 +178,15 @@ def must_be_rounded(decimal: Formula, exact: Formula) -> bool:
 def is_proportional(first: Expr, second: Expr) -> bool:
     """Return whether the numerators of two expressions differ only by a constant factor.
 
-    The denominators must have the same letters.
+    The denominators must have the same letters. Numerators whose expansions are too large are never
+    proportional.
     """
     (first, first_denominator), (second, second_denominator) = (
         sympy.fraction(sympy.together(expression)) for expression in (first, second)
     )
     if first_denominator.free_symbols != second_denominator.free_symbols:
+        return False
+    if max(measure_expansion(first)[0], measure_expansion(second)[0]) > MAX_TERMS:
         return False
     first, second = sympy.expand(first), sympy.expand(second)
     first_coefficients = first.as_coefficients_dict()
