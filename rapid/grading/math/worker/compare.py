@@ -25,7 +25,7 @@ from question import (
     read_formulas,
 )
 from relations import is_same
-from statements import COLLECTION_KINDS
+from statements import COLLECTION_KINDS, find_variables
 from units import (
     DEGREES,
     NO_UNIT,
@@ -99,7 +99,11 @@ def is_right(gold: str, answer: str, question: str) -> bool:
     names = frozenset(part for part in read_formulas(question) if kind(part) == "NAME")
     gold_text, gold_unit = split_unit(gold, question_words, names)
     answer_text, answer_unit = split_unit(answer, question_words, names)
-    if TEXT.fullmatch(gold_text):
+    if TEXT.fullmatch(gold_text) and (
+        gold_text in question_words
+        or is_same_text(gold, answer)
+        or not is_product_of_names(gold_text, question)
+    ):
         return is_same_text(gold, answer)
     try:
         functions = find_functions(parse_formula(gold_text, EVERY_LETTER), question)
@@ -121,6 +125,15 @@ def is_right(gold: str, answer: str, question: str) -> bool:
     if not is_unit_allowed(gold_unit, answer_unit, question):
         return False
     return is_same(gold_formula, answer_formula, question)
+
+
+def is_product_of_names(text: str, question: str) -> bool:
+    """Return whether a text is letters, and all of them stand in formulas of the question.
+
+    Capitals only, such as ABCD, are never a product: they name a figure, whose order counts.
+    """
+    names = set().union(*map(find_variables, read_formulas(question)))
+    return text.isalpha() and not text.isupper() and {*text} <= names
 
 
 def read_choice(answer: str, gold: str, question: str) -> str:

@@ -42,6 +42,8 @@ def normalize(formula: Formula) -> Formula:
         return Tree("open_interval", formula.children)
     if {"tuple", "chain"} <= {*map(kind, operands(formula))}:
         return formula  # (-\infty, 1), x > 2 mixes notations
+    if bounds := intersect_inequalities(formula):
+        return bounds
     if kind(formula) in ("list", "set"):
         elements = []
         # In x = \pm 1, y = \mp 2 the signs belong together.
@@ -66,6 +68,35 @@ def normalize(formula: Formula) -> Formula:
     return to_interval(formula) if kind(formula) == "chain" else formula
 
 
+def intersect_inequalities(formula: Formula) -> Formula | None:
+    """Return the interval for x > 1 and x < 2, and None for any other formula.
+
+    If a comma stands between them, they hold together too, because every x has x > 1 or x < 2. But
+    one of x < 1, x > 2 may hold.
+    """
+    chains = operands(formula)
+    if (
+        kind(formula) != "list"
+        or [*map(kind, chains)] != ["chain", "chain"]
+        or has_separator(formula, "or")
+        or len({side for chain in chains for side in operands(chain) if is_name(side)}) != 1
+    ):
+        return None
+    intervals = [to_interval(chain) for chain in chains]
+    if not {*map(kind, intervals)} <= {*INTERVAL_KINDS}:
+        return None
+    intervals.sort(key=lambda interval: interval.children[0] == MINUS_INFINITY)
+    (left, right_infinity), (left_infinity, right) = map(operands, intervals)
+    if (right_infinity, left_infinity) != (INFINITY, MINUS_INFINITY) or sign_of_infinity(left):
+        return None
+    if not (value(right) - value(left)).is_positive:
+        return None
+    is_left_included, is_right_included = (
+        INTERVAL_KINDS.index(kind(interval)) > 0 for interval in intervals
+    )
+    return Tree(INTERVAL_KINDS[2 * is_left_included + is_right_included], [left, right])
+
+
 def replace_plus_minus(formula: Formula, plus: str, minus: str) -> Formula:
     """Return a formula with the sign `plus` in place of \\pm, and `minus` in place of \\mp."""
     if isinstance(formula, Token):
@@ -80,11 +111,17 @@ def replace_plus_minus(formula: Formula, plus: str, minus: str) -> Formula:
 def to_interval(chain: Tree) -> Formula:
     """Return the values that a chain allows for its name; return any other chain unchanged.
 
-    These are an interval for 2 <= x < 5 or x > 2, and the right side for x \\in (1, 2).
+    These are an interval for 2 <= x < 5 or x > 2, and the right side for x \\in (1, 2). A set of
+    tuples becomes a set of equations, which keep the order of the names.
     """
     sides, relations = operands(chain), [str(part) for part in chain.children[1::2]]
     if relations == ["\\in"]:
         right_side = normalize(sides[1])
+        kinds = (kind(right_side), *map(kind, operands(right_side)))
+        if is_tuple_of_names(sides[0]) and kinds[0] == "set" and {*kinds[1:]} == {"tuple"}:
+            equal = Token("RELATION", "=")
+            pairs = [Tree("chain", [sides[0], equal, part]) for part in operands(right_side)]
+            return Tree("set", pairs)
         if kind(right_side) == "tuple" and len(operands(right_side)) == 2:
             right_side = Tree("open_interval", right_side.children)
         is_set = kind(right_side) in (*INTERVAL_KINDS, "union", "set")
