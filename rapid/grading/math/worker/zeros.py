@@ -12,7 +12,7 @@ CALL = sympy.Function("call", real=True)
 MAX_FACTORED = 1_000_000  # the largest number whose prime factors are computed
 # Numbers of terms. If an expansion would have more than the first, numbers are first put in for the
 # letters. An expansion of more than the second is not computed.
-QUICK_TERMS, MAX_TERMS = 50, 500
+QUICK_TERMS, MAX_TERMS = 50, 1000
 MAX_DEGREE = 100  # of polynomials that are factored
 PLACES = 50  # decimal places with which a value at a point is computed at most
 
