@@ -27,7 +27,8 @@ from tests.subprocesses import filter_living, wait_for
 
 TIMEOUT = 0.3
 PATIENCE = 60.0  # seconds for an honest answer, even on a busy machine
-SHORT, ENDLESS = "x+y+z", "\\boxed{(x+y+z)^{2000}}"  # two million terms
+# Whether the second fraction is reduced takes a power of 10,000 terms.
+SHORT, ENDLESS = "\\frac{(x+1)^{9999}}{2x}", "\\boxed{\\frac{0.5(x+1)^{9999}}{x}}"
 LONG = 100_000
 
 

@@ -25,7 +25,7 @@ from question import (
     read_formulas,
 )
 from relations import is_same
-from statements import COLLECTION_KINDS
+from statements import COLLECTION_KINDS, find_variables
 from units import (
     DEGREES,
     NO_UNIT,
@@ -48,6 +48,7 @@ MODULUS = re.compile(r'\(? *\\?"?[pb]?mod(?:ulo)?"? *\{? *([1-9]\d*) *\}? *\)?$'
 # An answer with words in quotes (except "or" and "and", which join values), or of at least two
 # capitals or four letters, is compared as text.
 TEXT = re.compile(r'.*"(?!or"|and")[a-z]+".*|[A-Z]{2,}|[a-zA-Z]{4,}', re.DOTALL)
+LIST_SEPARATOR = re.compile('[,;]|"(?:and|or)"')
 # The letter of an option, and the text after it.
 CHOICE = re.compile(r"\(?([A-F])[.:)]* *(.*)")
 # Words, or a probability, on the left side of an equation.
@@ -83,7 +84,10 @@ def is_right(gold: str, answer: str, question: str) -> bool:
     """Return whether an answer is right. Raise Unreadable if it cannot be parsed."""
     question = clean_question(question)
     is_list = "commas" in question  # as in "separated by commas": then 1,234 is two numbers
-    gold, answer = clean_latex(gold, is_list), clean_latex(answer, is_list)
+    gold = clean_latex(gold, is_list)
+    # If the known answer is a list, 1,234 is two numbers, unless 1234 is an element of it.
+    is_list = is_list or LIST_SEPARATOR.search(gold) is not None
+    answer = clean_latex(answer, is_list, frozenset(re.findall(r"\d+", gold)))
     if gold == answer:
         return True
     gold, answer = drop_modulus(gold, question), drop_modulus(answer, question)
@@ -95,7 +99,11 @@ def is_right(gold: str, answer: str, question: str) -> bool:
     names = frozenset(part for part in read_formulas(question) if kind(part) == "NAME")
     gold_text, gold_unit = split_unit(gold, question_words, names)
     answer_text, answer_unit = split_unit(answer, question_words, names)
-    if TEXT.fullmatch(gold_text):
+    if TEXT.fullmatch(gold_text) and (
+        gold_text in question_words
+        or is_same_text(gold, answer)
+        or not is_product_of_names(gold_text, question)
+    ):
         return is_same_text(gold, answer)
     try:
         functions = find_functions(parse_formula(gold_text, EVERY_LETTER), question)
@@ -117,6 +125,15 @@ def is_right(gold: str, answer: str, question: str) -> bool:
     if not is_unit_allowed(gold_unit, answer_unit, question):
         return False
     return is_same(gold_formula, answer_formula, question)
+
+
+def is_product_of_names(text: str, question: str) -> bool:
+    """Return whether a text is letters, and all of them stand in formulas of the question.
+
+    Capitals only, such as ABCD, are never a product: they name a figure, whose order counts.
+    """
+    names = set().union(*map(find_variables, read_formulas(question)))
+    return text.isalpha() and not text.isupper() and {*text} <= names
 
 
 def read_choice(answer: str, gold: str, question: str) -> str:

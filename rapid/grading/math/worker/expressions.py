@@ -6,7 +6,7 @@ it is written but not carried out (forms.py).
 
 import re
 from collections import Counter
-from itertools import pairwise
+from functools import lru_cache
 
 from forms import (
     FACTORED_QUOTIENT,
@@ -24,6 +24,7 @@ from formula import (
     FUNCTION_NAMES,
     Formula,
     factors,
+    get_letter,
     is_equal,
     is_exponential,
     kind,
@@ -31,9 +32,9 @@ from formula import (
     tokens,
     value,
 )
-from lark import Tree
+from lark import Token, Tree
 from question import find_asked_forms, find_vectors, has_value, list_expressions, read_formulas
-from statements import MINUS_ONE, is_name
+from statements import is_name
 from sympy import Rational
 
 SIGN_TERMINALS = ("SIGN", "TIMES", "OVER", "SEPARATOR", "CONJUNCTION")
@@ -53,7 +54,7 @@ def is_same_number(gold: Formula, answer: Formula, question: str) -> bool:
     gold_products, answer_products = (
         list_vector_products(formula, vectors) for formula in (gold, answer)
     )
-    if gold_products != answer_products or not has_same_calls(gold, answer, question):
+    if gold_products != answer_products:
         return False
     # With letters, a root is allowed where the known answer has none: sqrt(2)^x for 2^(x/2).
     always_allowed = {"root"} if value(gold).free_symbols else set()
@@ -61,7 +62,7 @@ def is_same_number(gold: Formula, answer: Formula, question: str) -> bool:
     # sqrt(3)/2 times i is allowed for sqrt(3)i/2, unless it only repeats the question.
     if FACTORED_QUOTIENT in unevaluated and not any(
         FACTORED_QUOTIENT in find_unevaluated(part) and is_equal(part, answer)
-        for part in list_expressions(question)
+        for part in list_expressions(question, find_functions(gold, question))
     ):
         always_allowed.add(FACTORED_QUOTIENT)
     if not unevaluated <= find_unevaluated(gold) | always_allowed or not is_form_allowed(
@@ -86,20 +87,7 @@ def list_vector_products(formula: Formula, vectors: set[str]) -> Counter:
     return products
 
 
-def has_same_calls(gold: Formula, answer: Formula, question: str) -> bool:
-    """Return whether functions have the same arguments in two formulas: 2f(x) is not f(2x)."""
-    functions = find_functions(gold, question)
-    gold_calls, answer_calls = (
-        [call for call in list_calls(formula) if get_letter(call[0]) in functions]
-        for formula in (gold, answer)
-    )
-    return all(
-        any(call[0] == other[0] and is_equal(call[1], other[1]) for other in others)
-        for calls, others in ((gold_calls, answer_calls), (answer_calls, gold_calls))
-        for call in calls
-    )
-
-
+@lru_cache(maxsize=256)
 def find_functions(gold: Formula, question: str) -> frozenset[str]:
     """Return the letters of names that are functions before brackets, others being factors.
 
@@ -109,13 +97,13 @@ def find_functions(gold: Formula, question: str) -> frozenset[str]:
     and $g$".
     """
     formulas = read_formulas(question, EVERY_LETTER)
-    calls = [call for formula in (gold, *formulas) for call in list_calls(formula)]
     called_names = {
         get_letter(name)
-        for name, argument in calls
-        if kind(argument) in ("NAME", "NUMBER")
+        for formula in (gold, *formulas)
+        for name, *arguments in map(operands, list_calls(formula))
+        if [*map(kind, arguments)] in (["NAME"], ["NUMBER"])
         and name not in ("e", "i", "\\pi")
-        and "^" not in name  # x^{-1}y may be y/x
+        and kind(name) == "NAME"  # x^{-1}(y) may be y/x
     }
     described_names = [
         before or after
@@ -127,31 +115,14 @@ def find_functions(gold: Formula, question: str) -> frozenset[str]:
     ]
     quantities = {str(formula) for formula in formulas if is_name(formula)}
     names = {*called_names, *described_names} | (FUNCTION_NAMES - quantities)
-    names_of_calls = Counter(get_letter(name) for name, _ in list_calls(gold))
+    names_of_calls = Counter(get_letter(tokens(call)[0]) for call in list_calls(gold))
     all_names = Counter(get_letter(token) for token in tokens(gold) if kind(token) == "NAME")
     return frozenset(name for name in names if all_names[name] == names_of_calls[name])
 
 
-def get_letter(name: str) -> str:
-    """Return the letter, or the command for it, in a name such as f_1 or f'."""
-    return re.match(r"\\?[a-zA-Z]*", name)[0]
-
-
-def list_calls(formula: Formula) -> list[tuple[str, Formula]]:
-    """Return the name and the argument of each f(x) in a formula. That of f^{-1}(x) is f^{-1}."""
-    calls = []
-    for part in formula.iter_subtrees() if isinstance(formula, Tree) else []:
-        if kind(part) == "name_call" and len(operands(part)) == 2:
-            calls.append((str(part.children[0]), part.children[1]))
-        elif kind(part) == "product":
-            calls += [
-                (f"{inverse.children[0]}^{{-1}}", argument)
-                for inverse, argument in pairwise(part.children)
-                if kind(inverse) == "power"
-                and kind(inverse.children[0]) == "NAME"
-                and inverse.children[1] == MINUS_ONE
-            ]
-    return calls
+def list_calls(formula: Formula) -> list[Tree]:
+    """Return the parts of a formula that are functions with arguments, such as f(x)."""
+    return [*formula.find_data("name_call")] if isinstance(formula, Tree) else []
 
 
 def is_form_allowed(gold: Formula, answer: Formula, question: str) -> bool:
@@ -176,39 +147,43 @@ def is_form_allowed(gold: Formula, answer: Formula, question: str) -> bool:
       in the form of the known answer if the question contains the known answer itself.
     """
     asked_forms = find_asked_forms(question)  # a subset of {"shape", "simplest"}
+    expressions = list_expressions(question, find_functions(gold, question))
     if list_bases(gold) != list_bases(answer) and (
         "shape" in asked_forms
-        or any(list_bases(part) and is_equal(part, answer) for part in list_expressions(question))
+        or any(list_bases(part) and is_equal(part, answer) for part in expressions)
     ):
         return False
-    gold_shape, gold_is_simplest = shape(gold), is_simplest(gold)
-    answer_shape, answer_is_simplest = shape(answer), is_simplest(answer)
-    is_same_form = (answer_shape, answer_is_simplest) == (gold_shape, gold_is_simplest)
+    if ignore_order(gold) == ignore_order(answer):
+        return True  # and `is_simplest` need not be found out, which may take long
+    gold_shape, answer_shape = shape(gold), shape(answer)
+    is_same_form = gold_shape == answer_shape and is_simplest(gold) == is_simplest(answer)
     if is_same_form and count_symbols(gold) == count_symbols(answer):
         return True
     if answer_shape == OTHER_SHAPE and (gold_shape != OTHER_SHAPE or "shape" in asked_forms):
         return False
     if "shape" in asked_forms and (answer_shape != gold_shape or has_arithmetic(answer)):
         return False
-    is_less_simple = gold_is_simplest and not answer_is_simplest
-    if is_less_simple and (asked_forms or answer_shape == "factored"):
+    if (asked_forms or answer_shape == "factored") and (
+        is_simplest(gold) and not is_simplest(answer)
+    ):
         return False
     if answer_shape == "integer":
         return True
-    if not is_same_form and combines_formulas(answer, question):
+    if not is_same_form and combines_formulas(answer, question, find_functions(gold, question)):
         return False
     unevaluated = find_unevaluated(answer)
     # Expressions in the question that equal the answer, and leave unevaluated only what the answer
     # leaves unevaluated too.
     copies = [
         part
-        for part in list_expressions(question)
+        for part in expressions
         if find_unevaluated(part) <= unevaluated and is_equal(part, answer)
     ]
     if is_same_form and any(count_symbols(part) == count_symbols(gold) for part in copies):
         return True  # the question states the known answer itself
-    answer_form = answer_shape, answer_is_simplest
-    return not any((shape(part), is_simplest(part)) == answer_form for part in copies)
+    return not any(
+        shape(part) == answer_shape and is_simplest(part) == is_simplest(answer) for part in copies
+    )
 
 
 def list_bases(formula: Formula) -> set[Rational]:
@@ -217,24 +192,44 @@ def list_bases(formula: Formula) -> set[Rational]:
     return {value(get_power_base(part)) for part in parts if is_exponential(part)}
 
 
-def combines_formulas(answer: Formula, question: str) -> bool:
+def combines_formulas(answer: Formula, question: str, functions: frozenset[str]) -> bool:
     """Return whether an answer is a product or quotient of sums that the question contains.
 
     An example is (x+2)(x+3) for the product of $x+2$ and $x+3$, or (x+2)^2 for a square. Factors
     that are no sums must be formulas of the question, as x in x(x+2) for $x$ times $x+2$.
+
+    Args:
+        functions: the letters of names that are functions before brackets.
     """
     all_factors = [factor for _, factor in factors(answer)]
     sums = [factor for factor in all_factors if has_sum(factor)]
     if not sums or (len(all_factors) < 2 and kind(sums[0]) != "power"):
         return False
-    question_sums = {value(part) for part in list_expressions(question) if has_sum(part)}
-    formulas = {value(part) for part in read_formulas(question) if has_value(part)}
+    expressions = list_expressions(question, functions)
+    question_sums = {value(part) for part in expressions if has_sum(part)}
+    formulas = {value(part) for part in read_formulas(question, functions) if has_value(part)}
     return all(
         value(get_power_base(factor)) in question_sums
         if has_sum(factor)
         else value(factor) in formulas
         for factor in all_factors
     )
+
+
+def ignore_order(formula: Formula) -> str:
+    """Return a text that two formulas share if they differ only in the order of terms and factors.
+
+    Factors after a slash keep their order.
+    """
+    if isinstance(formula, Token):
+        return str(formula)
+    parts = [*map(ignore_order, formula.children)]
+    if kind(formula) == "sum":
+        signed = parts if kind(formula.children[0]) == "SIGN" else ["+", *parts]
+        parts = sorted(map("".join, zip(signed[::2], signed[1::2], strict=True)))
+    elif kind(formula) == "product" and "OVER" not in map(kind, formula.children):
+        parts = sorted(map(ignore_order, operands(formula)))
+    return f"{kind(formula)}({' '.join(parts)})"
 
 
 def count_symbols(formula: Formula) -> Counter:

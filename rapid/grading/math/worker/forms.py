@@ -6,6 +6,7 @@ unevaluated sum. So the form is determined from the tree that `formula` parses, 
 or (-1, divisor).
 """
 
+import functools
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -15,14 +16,11 @@ import sympy
 from formula import (
     PRODUCT_KINDS,
     Formula,
-    denest_roots,
     factors,
-    get_primitive_base,
     is_exponential,
     is_integer,
     kind,
     operands,
-    split_exponentials,
     split_mixed_number,
     terms,
     tokens,
@@ -30,6 +28,7 @@ from formula import (
 )
 from lark import Token
 from sympy import Rational
+from zeros import denest_roots, factor_polynomial, get_primitive_base, split_exponentials
 
 
 def number_style(formula: Formula) -> str:
@@ -343,6 +342,7 @@ def get_power_base(formula: Formula) -> Formula:
     return formula.children[0] if kind(formula) == "power" else formula
 
 
+@functools.lru_cache(maxsize=4096)
 def is_simplest(formula: Formula) -> bool:
     """Return whether fractions are reduced, roots are simplified, and factors are irreducible."""
     formula = drop_minus_sign(formula)
@@ -393,7 +393,7 @@ def is_irreducible(factor: Formula) -> bool:
     if not has_sum(factor):
         return True
     try:
-        irreducible_factors = sympy.factor_list(value(factor))[1]
+        irreducible_factors = factor_polynomial(value(factor))
     except sympy.PolynomialError:  # the sum has quotients in it
         return True
     multiplicities = [multiplicity for _, multiplicity in irreducible_factors]

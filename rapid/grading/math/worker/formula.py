@@ -8,37 +8,41 @@ Nothing is rounded.
 import functools
 import re
 import string
-from math import gcd
 from pathlib import Path
 
 import sympy
 from lark import Lark, Token, Transformer, Tree
 from lark.exceptions import LarkError
-from latex import FUNCTIONS, Unreadable
+from latex import FUNCTIONS, LETTER_COMMANDS, Unreadable
 from sympy import Expr, Rational
+from zeros import CALL, denest_roots, is_factorable_exponential, is_zero, unify_calls
 
 Formula = Tree | Token
-# Kinds of formulas that are evaluated as products. f(x), a name_call, is evaluated as f times x.
-PRODUCT_KINDS = ("product", "fraction", "name_call")
+# Kinds of formulas that are evaluated as products.
+PRODUCT_KINDS = ("product", "fraction", "name_product")
 # Letters of names that are functions before brackets, unless a question says otherwise
 # (`expressions.find_functions`). Other names are factors, as in x(x+1).
 FUNCTION_NAMES = frozenset("fg")
-EVERY_LETTER = frozenset(string.ascii_letters)
+EVERY_LETTER = frozenset(string.ascii_letters).union(
+    f"\\{name}" for name in LETTER_COMMANDS.split("|")
+)
 # The sign of a term of a sum within a sum, by the outer and the inner sign: - and - give +.
 COMBINED_SIGNS = {("+", "+"): "+", ("+", "-"): "-", ("-", "+"): "-", ("-", "-"): "+"}
 # Maximum value of an exponent, and number of bits of a power. Those of answers are far smaller.
 MAX_EXPONENT = MAX_BITS = 100_000
-MAX_FACTORED = 1_000_000  # the largest number whose prime factors are computed
 SYMPY_NAMES = {"arcsin": "asin", "arccos": "acos", "arctan": "atan", "ln": "log"}
 CONSTANTS = {"e": sympy.E, "i": sympy.I, "\\pi": sympy.pi}
-
+MINUS_ONE = Tree("sum", [Token("SIGN", "-"), Token("NUMBER", "1")])
 
 GRAMMAR = Path(__file__).with_name("grammar.lark").read_text()
-PARSER = Lark(GRAMMAR.replace("(FUNCTIONS)", f"({FUNCTIONS})"), parser="lalr")
+GRAMMAR = GRAMMAR.replace("(FUNCTIONS)", f"({FUNCTIONS})").replace("LETTERS", LETTER_COMMANDS)
+PARSER = Lark(GRAMMAR, parser="lalr")
 
 
-class CallSplitter(Transformer):
-    """Splits a name before brackets with a power: x(x+1)^2 is a product, f(x)^2 a square.
+class CallReader(Transformer):
+    """Decides whether a name before brackets is a function or a factor.
+
+    x(x+1) and x(x+1)^2 are products, and f(x)^2 is the square of f(x).
 
     Args:
         functions: the letters of names that are functions.
@@ -47,6 +51,17 @@ class CallSplitter(Transformer):
     def __init__(self, functions: frozenset[str]):
         super().__init__()
         self.functions = functions
+
+    def NAME(self, name: Token) -> Formula:
+        """Return the formula for a name, which is a power for f^{-1}."""
+        base, is_inverse, _ = name.partition("^")
+        return Tree("power", [Token("NAME", base.strip()), MINUS_ONE]) if is_inverse else name
+
+    def name_call(self, parts: list[Formula]) -> Tree:
+        """Return the formula for a name and arguments in brackets."""
+        if self._is_function(parts[0]):
+            return Tree("name_call", parts)
+        return Tree("name_product" if kind(parts[0]) == "NAME" else "product", parts)
 
     def call_power(self, parts: list[Formula]) -> Tree:
         """Return the formula for a name, an argument in brackets and an exponent."""
@@ -57,11 +72,14 @@ class CallSplitter(Transformer):
         return self._split_call("factorial", *parts)
 
     def _split_call(
-        self, operation: str, name: Token, argument: Formula, *exponent: Formula
+        self, operation: str, name: Formula, argument: Formula, *exponent: Formula
     ) -> Tree:
-        if name[0] in self.functions:
+        if self._is_function(name):
             return Tree(operation, [Tree("name_call", [name, argument]), *exponent])
         return Tree("product", [name, Tree(operation, [argument, *exponent])])
+
+    def _is_function(self, name: Formula) -> bool:
+        return get_letter(tokens(name)[0]) in self.functions
 
 
 @functools.lru_cache(maxsize=4096)
@@ -75,7 +93,12 @@ def parse_formula(text: str, functions: frozenset[str] = FUNCTION_NAMES) -> Form
         formula = PARSER.parse(text)
     except LarkError as error:
         raise Unreadable(text) from error
-    return CallSplitter(functions).transform(formula) if isinstance(formula, Tree) else formula
+    return CallReader(functions).transform(formula) if isinstance(formula, Tree) else formula
+
+
+def get_letter(name: str) -> str:
+    """Return the letter, or the command for it, in a name such as f_1 or f'."""
+    return re.match(r"\\?[a-zA-Z]*", name)[0]
 
 
 def kind(formula: Formula) -> str:
@@ -193,6 +216,8 @@ def _value(formula: Formula) -> Expr:
                 for exponent, factor in factors(formula)
             )
         )
+    if formula_kind == "name_call":
+        return CALL(*map(value, operands(formula)))
     if formula_kind == "function_call":
         function, *exponents, argument = parts  # \sin x has no exponent, \sin^2 x has one
         name, _, base = function[1:].partition("_")
@@ -280,71 +305,17 @@ OPERATIONS = {
 
 @functools.lru_cache(maxsize=4096)
 def is_equal(first: Formula, second: Formula) -> bool:
-    """Return whether two formulas have the same value: whether their difference expands to 0."""
-    difference = value(first) - value(second)
-    if difference.is_Rational:
-        return difference == 0
-    return is_zero(difference) or is_zero(denest_roots(difference))
+    """Return whether two formulas have the same value: whether their difference expands to 0.
 
-
-def denest_roots(expression: Expr) -> Expr:
-    """Return an expression with 1 + sqrt(2) in place of sqrt(3 + 2 sqrt(2)), and so on.
-
-    Each root is rewritten on its own, because sympy takes 1/sqrt(a) for sqrt(a) in sums of both.
+    Raise Unreadable if that cannot be found out.
     """
-    return expression.replace(
-        lambda part: part.is_Pow and (2 * part.exp).is_Integer and part.base.is_positive,
-        lambda root: sympy.sqrtdenest(sympy.sqrt(root.base)) ** (2 * root.exp),
-    )
-
-
-def is_zero(expression: Expr) -> bool:
-    """Return whether an expression's numerator expands to 0. Its denominator must not be 0."""
-    if expression.is_Rational:
-        return expression == 0
-    if _expands_to_zero(expression):
+    difference = unify_calls(value(first) - value(second))
+    if is_zero(difference):
         return True
-    rewritten = split_exponentials(expression)
-    return rewritten != expression and _expands_to_zero(rewritten)
-
-
-def _expands_to_zero(expression: Expr) -> bool:
-    numerator, _ = sympy.fraction(sympy.together(expression))
-    return sympy.expand(numerator) == 0
-
-
-# --- Exponentials: powers of a positive number with a letter in the exponent ---
+    denested = denest_roots(difference)
+    return denested != difference and is_zero(denested)
 
 
 def is_exponential(formula: Formula) -> bool:
     """Return whether a formula is an exponential whose base can be factored, such as 4^n."""
-    return kind(formula) == "power" and _is_exponential(*map(value, formula.children))
-
-
-def _is_exponential(base: Expr, exponent: Expr) -> bool:
-    is_positive = base.is_Rational and base.is_positive and base != 1
-    return bool(is_positive and max(base.p, base.q) <= MAX_FACTORED and exponent.free_symbols)
-
-
-def split_exponentials(expression: Expr) -> Expr:
-    """Return an expression in which equal exponentials are written in the same way.
-
-    6^{n+1} becomes 6 exp(n a + n b). The symbols a and b stand for the logarithms of 2 and 3. No
-    sum of logarithms of different primes is zero, so only equal exponentials become the same.
-    """
-
-    def split(exponential: Expr) -> Expr:
-        number, rest = sympy.expand(exponential.exp).as_coeff_Add()
-        exponents = sympy.factorrat(exponential.base).items()
-        logarithm = sympy.Add(*(k * sympy.Symbol(f"log {p}", real=True) for p, k in exponents))
-        return exponential.base**number * sympy.exp(sympy.expand(rest * logarithm))
-
-    return expression.replace(lambda part: part.is_Pow and _is_exponential(*part.args), split)
-
-
-def get_primitive_base(number: Rational) -> Rational:
-    """Return the smallest number above 1 of which a positive number is a power: 2 for 8 and 1/4."""
-    exponents = sympy.factorrat(number)
-    index = gcd(*exponents.values())
-    base = sympy.Mul(*(sympy.Integer(p) ** (k // index) for p, k in exponents.items()))
-    return max(base, 1 / base)
+    return kind(formula) == "power" and is_factorable_exponential(*map(value, formula.children))

@@ -34,6 +34,11 @@ SIGN_COMMANDS |= dict.fromkeys(
 # The names of functions as parts of regular expressions.
 TRIGONOMETRIC_FUNCTIONS = "sin|cos|tan|cot|sec|csc"
 FUNCTIONS = f"{TRIGONOMETRIC_FUNCTIONS}|arcsin|arccos|arctan|log|ln|exp"
+# The commands of letters as a part of a regular expression.
+LETTER_COMMANDS = (
+    "alpha|beta|gamma|delta|epsilon|zeta|eta|theta|kappa|lambda|mu|nu|xi|rho|sigma|tau|phi|chi|psi"
+    "|omega|pi|ell|Delta|Gamma|Omega"
+)
 # A command for text or a font, up to the brace that opens its argument.
 TEXT_COMMAND = re.compile(
     r"\\(?:text(?!color)[a-z]*|math(?:rm|bf|it|sf|tt)|mbox|emph|boldsymbol|bm|vec|underline|operatorname)\s*\{"
@@ -50,6 +55,12 @@ LAYOUT_RULES = (
     (r"(?<= )\.(?!\d)", " "),  # the dot of \left. or \right.
     (r"\\(?:text)?color\s*\{[^{}]*\}|(?<!\\)\$|(?<!\\)\\[()\[\]]|\{\}", ""),
 )
+# Formulas in rows, perhaps after a brace that is not closed; and the relation in a row.
+ROWS = (
+    r"(?:\\\{ *)?\\begin *\{(cases|array|(?:aligned|gathered|align|gather)\*?)\}(?:\{[clr| ]+\})?"
+    r"((?:(?!\\begin).)*?)\\end *\{\1\}(?! *\\\})"
+)
+ROW_RELATION = re.compile(r" *&? *(=|<|>|\\(?:leq|geq|neq|in|approx)(?![a-zA-Z])) *&?")
 # Patterns that are replaced after that, in this order.
 REWRITES = (
     # Spaces and thousands separators
@@ -76,20 +87,15 @@ REWRITES = (
     (rf"(\\(?:{FUNCTIONS}) *)" r"([fg]\([^()]*\))", r"\1{\2}"),
     # Roots, other forms of \binom and \frac, inverse functions, matrices
     (r"\\sqrt *\[([^\]]*)\]", r"\\root{\1}"),
-    (r"\{([^{}]*)\\choose([^{}]*)\}", r"\\binom{\1}{\2}"),
-    (r"\{([^{}]*)\\over(?![a-z])([^{}]*)\}", r"\\frac{\1}{\2}"),
     (r'\\frac *\{ *("[a-z]+") *\} *\{ *("[a-z]+") *\}', r"\1/\2"),  # miles per hour
     (r"\\(sin|cos|tan) *\^ *\{ *-1 *\}", r"\\arc\1 "),
+    (ROWS, lambda rows: read_rows(rows)),
     (r"\\(begin|end) *\{(?:[bp]?(?:small)?matrix|array)\}(?:\{[clr| ]+\})?", r"\\\1{matrix}"),
     # (f \circ g)(x) is f(g(x))
     (r"\( *([a-zA-Z]) *\\circ *([a-zA-Z]) *\) *(\([^()]*\))", r"\1(\2\3)"),
     (r"(?<![\\a-zA-Z])([a-zA-Z]) *\\circ *([a-zA-Z]) *(\([^()]*\))", r"\1(\2\3)"),
-    # Equations in brackets, or in rows with a brace before them, are a list of equations
+    # Equations in brackets are a list of equations
     (r"^ *\(([^()=]*=[^()]*)\) *$", r"\1"),
-    (
-        r"\\begin *\{cases\}([^&]*?)\\end *\{cases\}",
-        lambda rows: re.sub(r"[ ,;.]*\\\\", ' "and" ', rows[1].strip(" \\,.;")),
-    ),
     # The empty set, the real numbers, all real numbers but one (\reals \setminus \{2\}), sets of
     # all x with a property ({x | x > 1}), degrees
     (r"\\{ *\\}", r"\\emptyset "),
@@ -117,6 +123,9 @@ REWRITES = (
         r"\\degree ",
     ),  # but f \circ g is a function of a function
 )
+# \over or \choose, between the parts of a group, and the commands that replace them.
+INFIX = re.compile(r"\\(over|choose)(?![a-zA-Z])")
+INFIX_COMMANDS = {"over": "\\frac", "choose": "\\binom"}
 LAYOUT_RULES, REWRITES = (
     [(re.compile(pattern), replacement) for pattern, replacement in rules]
     for rules in (LAYOUT_RULES, REWRITES)
@@ -126,8 +135,9 @@ LAYOUT_RULES, REWRITES = (
 WORD = re.compile(
     r"\"[a-z]+\"|\\(?:begin|end)\s*\{[a-z]*\}|\\[a-zA-Z]+|([a-zA-Z]{2,})(?:\.(?= *$|[ ,a-z]))?"
 )
-# A number with commas or spaces between its thousands; a command, a word in quotes or a character.
-THOUSANDS = re.compile(r"(?<![\d.])[1-9]\d{0,2}(?:(?:,\d{3})+|(?: \d{3})+)(?![\d,/])")
+# A number with commas or spaces between its thousands, unless it is a part of a longer list of
+# numbers such as 4,16,256; a command, a word in quotes or a character.
+THOUSANDS = re.compile(r"(?<![\d.])(?<!\d,)[1-9]\d{0,2}(?:(?:,\d{3})+|(?: \d{3})+)(?!\d|,\d|/)")
 TOKEN = re.compile(r"\\[a-zA-Z]+|\\.|\"[a-z]+\"|.", re.DOTALL)
 ARGUMENT_COUNTS = {  # numbers of arguments of commands
     "\\frac": 2, "\\binom": 2, "\\root": 2, "\\sqrt": 1, "\\overline": 1, "^": 1, "_": 1,
@@ -143,13 +153,14 @@ class Unreadable(ValueError):
 
 
 @functools.lru_cache(maxsize=4096)
-def clean_latex(text: str, is_list: bool = False) -> str:
+def clean_latex(text: str, is_list: bool = False, numbers: frozenset[str] = frozenset()) -> str:
     """Return LaTeX in the spelling that the grammar parses.
 
     The words of \\text{} are in quotes and in lower case.
 
     Args:
         is_list: whether 1,234 is a list of two numbers. In brackets it always is.
+        numbers: numbers that are no lists even then, in digits without commas.
 
     Raises:
         Unreadable: the braces do not match.
@@ -163,15 +174,32 @@ def clean_latex(text: str, is_list: bool = False) -> str:
         content = quote_words(text[command.end() : end], text[: command.start()])
         text = f"{text[: command.start()]} {content} {text[end + 1 :]}"
     text = re.sub(r"\\([a-zA-Z]+)", lambda name: "\\" + SYNONYMS.get(name[1], name[1]), text)
+    text = replace_infix_commands(text)
     for pattern, replacement in REWRITES:
         text = pattern.sub(replacement, text)
     text = text.strip().rstrip(" .,;\\")
+    text = strip_braces(text)
+    text = add_braces([SIGN_COMMANDS.get(token, token) for token in TOKEN.findall(text)])
+    text = re.sub(r"(?<=\{) +| +(?=[{}])", "", text)
+    return text if re.search(r"[(\[]|\\\{", text) else join_thousands(text, is_list, numbers)
+
+
+def join_thousands(text: str, is_list: bool, numbers: frozenset[str]) -> str:
+    """Return a text without the commas and spaces in numbers; see `clean_latex`."""
+
+    def join(match: re.Match) -> str:
+        number = re.sub("[, ]", "", match[0])
+        return match[0] if is_list and "," in match[0] and number not in numbers else number
+
+    return THOUSANDS.sub(join, text)
+
+
+def strip_braces(text: str) -> str:
+    """Return a text without braces around all of it, and without spaces at its ends."""
+    text = text.strip()
     while text.startswith("{") and find_closing_brace(text, 1) == len(text) - 1:
         text = text[1:-1].strip()
-    if not (is_list or re.search(r"[(\[]|\\\{", text)):
-        text = THOUSANDS.sub(lambda digits: re.sub("[, ]", "", digits[0]), text)
-    text = add_braces([SIGN_COMMANDS.get(token, token) for token in TOKEN.findall(text)])
-    return re.sub(r"(?<=\{) +| +(?=[{}])", "", text)
+    return text
 
 
 def quote_words(content: str, before: str) -> str:
@@ -196,6 +224,49 @@ def quote_word(word: re.Match) -> str:
     if word[1] in FUNCTIONS.split("|"):
         return f"\\{word[1]} "
     return f'"{word[1].lower()}"' if word[1] else word[0]
+
+
+def replace_infix_commands(text: str) -> str:
+    """Return LaTeX with \\frac{a}{b} in place of {a \\over b}, and \\binom for \\choose.
+
+    The parts are those of the group around the command, which may be the whole text. The group's
+    braces remain, because they may hold an argument, except after a number, as in 1{1\\over2}.
+    """
+    while infix := INFIX.search(text):
+        start, depth = infix.start(), 0
+        while start and depth >= 0:
+            start -= 1
+            if text[max(0, start - 1)] != "\\":
+                depth += {"}": 1, "{": -1}.get(text[start], 0)
+        is_whole = depth >= 0
+        end = len(text) if is_whole else find_closing_brace(text, infix.end())
+        left = text[0 if is_whole else start + 1 : infix.start()]
+        left, right = strip_braces(left), strip_braces(text[infix.end() : end])
+        parts = f"{INFIX_COMMANDS[infix[1]]}{{{left}}}{{{right}}}"
+        if is_whole:
+            return replace_infix_commands(parts)
+        keeps_braces = not re.search(r"\d *$", text[:start])
+        before, after = text[:start], text[end + 1 :]
+        text = f"{before}{{{parts}}}{after}" if keeps_braces else f"{before}{parts}{after}"
+    return text
+
+
+def read_rows(rows: re.Match) -> str:
+    """Return a match of ROWS as formulas with "and" between them, or unchanged if it is no list.
+
+    A row may have an & at its beginning, and else beside its relation only. A row that begins with
+    its relation continues the row before it. An array is a matrix if a row has no relation.
+    """
+    formulas: list[str] = []
+    for row in filter(None, (row.rstrip(" ,;.").lstrip(" &") for row in rows[2].split("\\\\"))):
+        formula = ROW_RELATION.sub(r" \1 ", row)
+        if "&" in formula or (rows[1] == "array" and not ROW_RELATION.search(row)):
+            return rows[0]
+        if formulas and ROW_RELATION.match(row):
+            formulas[-1] += formula
+        else:
+            formulas.append(formula)
+    return ' "and" '.join(formulas)
 
 
 def find_closing_brace(text: str, start: int) -> int:

@@ -111,6 +111,11 @@ BASE_WORDS = "two three four five six seven eight nine ten eleven twelve"
 BASE_REQUEST = re.compile(
     r"\b(?:in|to|into|as|find|what is|express|write|give)(?: an?| the)? base[- ]\$?(\w+)"
 )
+# A base of a number that is given, as in "is written 21 in base 7". But "write 21 in base 7" asks.
+GIVEN_BASE = re.compile(
+    r"(?<!what is )(?<!\bfind )(?<!\bexpress )(?<!\bwrite )(?<!\bgive )(?<!\bvalue of )"
+    r"(?<!\S)\$?\d+\$? in base[- ]\$?\w+"
+)
 BASES = {word: base for base, word in enumerate(BASE_WORDS.split(" "), 2)}
 
 
@@ -209,8 +214,17 @@ def find_asked_base(question: str) -> int:
     """Return the base of the number that a question asks for, as in "in base 7"; else 10."""
     if "how many" in question.lower():  # the answer is a count, whatever bases are mentioned
         return 10
-    bases = map(parse_base, BASE_REQUEST.findall(find_request(question).lower()))
-    return next(filter(None, reversed([*bases])), 10)
+    request = find_request(question).lower()
+    mentions = [*BASE_REQUEST.finditer(request)]
+    given_ends = {given.end() for given in GIVEN_BASE.finditer(request)}
+    if mentions and mentions[-1].end() in given_ends:
+        mentions += [
+            mention
+            for mention in mentions
+            if mention.end() not in given_ends and mention[0].startswith(("in", "to"))
+        ]
+    bases = (parse_base(mention[1]) for mention in reversed(mentions))
+    return next(filter(None, bases), 10)
 
 
 @functools.lru_cache(maxsize=256)
@@ -253,10 +267,14 @@ def read_formulas(question: str, functions: frozenset[str] = FUNCTION_NAMES) -> 
 
 
 @functools.lru_cache(maxsize=256)
-def list_expressions(question: str) -> list[Formula]:
-    """Return all formulas and parts of formulas in a question that have a value."""
+def list_expressions(question: str, functions: frozenset[str]) -> list[Formula]:
+    """Return all formulas and parts of formulas in a question that have a value.
+
+    Args:
+        functions: the letters of names that are functions before brackets.
+    """
     expressions = []
-    for formula in read_formulas(question):
+    for formula in read_formulas(question, functions):
         subtrees = formula.iter_subtrees() if isinstance(formula, Tree) else []
         expressions += [part for part in (*subtrees, *tokens(formula)) if has_value(part)]
     return list(dict.fromkeys(expressions))

@@ -233,7 +233,7 @@ def is_same_chain(gold: Tree, answer: Formula, question: str) -> bool:
         orders = [operands(answer)]
         if {*relations} == {"="}:
             orders.append(orders[0][::-1])
-        if any(all(map(is_same_side, sides, order, repeat(question))) for order in orders):
+        if any(all(map(is_same, sides, order, repeat(question))) for order in orders):
             return True
     if not is_equation(gold):
         return False
@@ -241,7 +241,8 @@ def is_same_chain(gold: Tree, answer: Formula, question: str) -> bool:
     if kind(answer) != "chain":
         return is_name(left_side) and is_same(right_side, answer, question)
     if not is_equation(answer) or any(
-        repeats_equation(formula, answer) for formula in read_formulas(question)
+        repeats_equation(formula, answer)
+        for formula in read_formulas(question, find_functions(gold, question))
     ):
         return False
     # Another equation is right if it is the known answer times a number, except in these cases: the
@@ -256,12 +257,6 @@ def is_same_chain(gold: Tree, answer: Formula, question: str) -> bool:
     if is_solved or is_definition or find_asked_forms(question) or not is_evaluated:
         return False
     return is_proportional(subtract_sides(gold), subtract_sides(answer))
-
-
-def is_same_side(gold: Formula, answer: Formula, question: str) -> bool:
-    """Return whether sides of two equations are the same. f(x) is not the same as f times x."""
-    kinds = {kind(gold), kind(answer)}
-    return (len(kinds) == 1 or "name_call" not in kinds) and is_same(gold, answer, question)
 
 
 def find_unevaluated_in_sides(chain: Tree) -> set[str]:
@@ -290,7 +285,8 @@ def read_solutions(chain: Tree, gold: Formula, question: str) -> list[Formula]:
         sides, relations = sides[:-1], relations[:-1]
     equal = Token("RELATION", "=")
     equations = [Tree("chain", [first, equal, second]) for first, second in pairwise(sides)]
-    if any(relation != "=" for relation in relations) or {*equations} & {*read_formulas(question)}:
+    question_formulas = read_formulas(question, find_functions(gold, question))
+    if any(relation != "=" for relation in relations) or {*equations} & {*question_formulas}:
         return []
     *other_sides, solution = sides[::-1] if is_name(sides[-1]) else sides
     is_stated = all(

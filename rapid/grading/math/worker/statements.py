@@ -10,15 +10,15 @@ from itertools import pairwise
 
 import sympy
 from forms import has_arithmetic, number_style
-from formula import Formula, is_tuple_of_names, kind, operands, tokens, value
+from formula import MINUS_ONE, Formula, is_tuple_of_names, kind, operands, tokens, value
 from lark import Token, Tree
 from latex import Unreadable
 from question import has_value, read_formulas
 from sympy import Expr
+from zeros import MAX_TERMS, measure_expansion
 
 INFINITY = Token("CONSTANT", "\\infty")
 MINUS_INFINITY = Tree("sum", [Token("SIGN", "-"), INFINITY])
-MINUS_ONE = Tree("sum", [Token("SIGN", "-"), Token("NUMBER", "1")])
 # Kinds of intervals. The index is 2 if the left end is included, plus 1 if the right end is.
 INTERVAL_KINDS = ("open_interval", "left_open_interval", "right_open_interval", "closed_interval")
 # Kinds of formulas that have elements. The order of the elements matters only in ORDERED_KINDS.
@@ -42,6 +42,8 @@ def normalize(formula: Formula) -> Formula:
         return Tree("open_interval", formula.children)
     if {"tuple", "chain"} <= {*map(kind, operands(formula))}:
         return formula  # (-\infty, 1), x > 2 mixes notations
+    if bounds := intersect_inequalities(formula):
+        return bounds
     if kind(formula) in ("list", "set"):
         elements = []
         # In x = \pm 1, y = \mp 2 the signs belong together.
@@ -66,6 +68,35 @@ def normalize(formula: Formula) -> Formula:
     return to_interval(formula) if kind(formula) == "chain" else formula
 
 
+def intersect_inequalities(formula: Formula) -> Formula | None:
+    """Return the interval for x > 1 and x < 2, and None for any other formula.
+
+    If a comma stands between them, they hold together too, because every x has x > 1 or x < 2. But
+    one of x < 1, x > 2 may hold.
+    """
+    chains = operands(formula)
+    if (
+        kind(formula) != "list"
+        or [*map(kind, chains)] != ["chain", "chain"]
+        or has_separator(formula, "or")
+        or len({side for chain in chains for side in operands(chain) if is_name(side)}) != 1
+    ):
+        return None
+    intervals = [to_interval(chain) for chain in chains]
+    if not {*map(kind, intervals)} <= {*INTERVAL_KINDS}:
+        return None
+    intervals.sort(key=lambda interval: interval.children[0] == MINUS_INFINITY)
+    (left, right_infinity), (left_infinity, right) = map(operands, intervals)
+    if (right_infinity, left_infinity) != (INFINITY, MINUS_INFINITY) or sign_of_infinity(left):
+        return None
+    if not (value(right) - value(left)).is_positive:
+        return None
+    is_left_included, is_right_included = (
+        INTERVAL_KINDS.index(kind(interval)) > 0 for interval in intervals
+    )
+    return Tree(INTERVAL_KINDS[2 * is_left_included + is_right_included], [left, right])
+
+
 def replace_plus_minus(formula: Formula, plus: str, minus: str) -> Formula:
     """Return a formula with the sign `plus` in place of \\pm, and `minus` in place of \\mp."""
     if isinstance(formula, Token):
@@ -80,11 +111,17 @@ def replace_plus_minus(formula: Formula, plus: str, minus: str) -> Formula:
 def to_interval(chain: Tree) -> Formula:
     """Return the values that a chain allows for its name; return any other chain unchanged.
 
-    These are an interval for 2 <= x < 5 or x > 2, and the right side for x \\in (1, 2).
+    These are an interval for 2 <= x < 5 or x > 2, and the right side for x \\in (1, 2). A set of
+    tuples becomes a set of equations, which keep the order of the names.
     """
     sides, relations = operands(chain), [str(part) for part in chain.children[1::2]]
     if relations == ["\\in"]:
         right_side = normalize(sides[1])
+        kinds = (kind(right_side), *map(kind, operands(right_side)))
+        if is_tuple_of_names(sides[0]) and kinds[0] == "set" and {*kinds[1:]} == {"tuple"}:
+            equal = Token("RELATION", "=")
+            pairs = [Tree("chain", [sides[0], equal, part]) for part in operands(right_side)]
+            return Tree("set", pairs)
         if kind(right_side) == "tuple" and len(operands(right_side)) == 2:
             right_side = Tree("open_interval", right_side.children)
         is_set = kind(right_side) in (*INTERVAL_KINDS, "union", "set")
@@ -178,12 +215,15 @@ def must_be_rounded(decimal: Formula, exact: Formula) -> bool:
 def is_proportional(first: Expr, second: Expr) -> bool:
     """Return whether the numerators of two expressions differ only by a constant factor.
 
-    The denominators must have the same letters.
+    The denominators must have the same letters. Numerators whose expansions are too large are never
+    proportional.
     """
     (first, first_denominator), (second, second_denominator) = (
         sympy.fraction(sympy.together(expression)) for expression in (first, second)
     )
     if first_denominator.free_symbols != second_denominator.free_symbols:
+        return False
+    if max(measure_expansion(first)[0], measure_expansion(second)[0]) > MAX_TERMS:
         return False
     first, second = sympy.expand(first), sympy.expand(second)
     first_coefficients = first.as_coefficients_dict()
@@ -205,16 +245,18 @@ def is_name(formula: Formula) -> bool:
         return formula not in ("e", "i", "\\pi")
     if kind(formula) == "absolute_value":
         return kind(formula.children[0]) == "product" and is_name(formula.children[0])
-    if kind(formula) == "name_call":
-        return len(operands(formula)) == 2 and all(
-            kind(part) == "NAME" or number_style(part) == "integer" or is_name(part)
-            for part in operands(formula)
+    if kind(formula) in ("name_call", "name_product"):
+        _, *arguments = operands(formula)
+        return len(arguments) == 1 and (
+            kind(arguments[0]) == "NAME"
+            or number_style(arguments[0]) == "integer"
+            or is_name(arguments[0])
         )
     if kind(formula) != "product" or len(formula.children) != len(operands(formula)):
         return False
-    # The grammar parses f^{-1}(2), AB and \angle ABC as products.
+    # AB is a product, and so is h^{-1}(2) if h is no function of the question.
     first, *arguments = operands(formula)
-    if kind(first) == "power" and first.children[1] == MINUS_ONE:  # f^{-1}(2)
+    if kind(first) == "power" and first.children[1] == MINUS_ONE:
         return kind(first.children[0]) == "NAME" and len(arguments) == 1
     return all(kind(part) == "NAME" and part.isupper() for part in (first, *arguments))
 
