@@ -107,14 +107,14 @@ def simulate_miss_rates(arenas: int, sd: float, size: tuple[int, int, int]) -> t
     return tuple(np.mean(missed, axis=0))
 
 
-def simulate_coverage(arenas: int, tasks: int, runs: int = 20) -> tuple[float, float]:
+def simulate_coverage(arenas: int, runs: int = 20) -> tuple[float, float]:
     """Return how often intervals cover the true interquartile mean and probability of improvement.
 
     Accuracies of runs are normal; the true values are 0 and 1/2.
     """
     chance, covered = np.random.default_rng(2), []
     for _ in range(arenas):
-        ours, reference = chance.normal(0, 0.03, (2, runs, tasks))
+        ours, reference = chance.normal(0, 0.03, (2, runs))
         mean, better = (
             resampled.interquartile_mean(ours),
             resampled.probability_of_improvement(ours, reference),
@@ -134,9 +134,7 @@ def main() -> None:
             miss_rates = simulate_miss_rates(1000, sd, size)
             print(f"  {size}, {sd:.2f}: " + ", ".join(f"{rate:.3f}" for rate in miss_rates))
     print("Intervals that cover the true value: interquartile mean, probability of improvement")
-    for tasks in (1, 2):
-        coverage = simulate_coverage(300, tasks)
-        print(f"  {tasks} tasks: " + ", ".join(f"{share:.3f}" for share in coverage))
+    print("  " + ", ".join(f"{share:.3f}" for share in simulate_coverage(300)))
 
 
 if __name__ == "__main__":
