@@ -29,7 +29,6 @@ from transformers import TrainerCallback
 
 from performance.parts import Setting
 from performance.rewards import RecordingReward
-from performance.utilization import count_flops, measure_peak_flops_per_second
 from rapid import RapidTrainer
 from rapid.resources.memory import measure_peak_memory_mb
 from rapid.resources.wait_policy import WAIT_POLICY
@@ -110,28 +109,23 @@ class MeasuringCallback(TrainerCallback):
             `rewarded_share`, the share of completions with a reward, and `rewarded_group_share`,
             the share of groups with at least one such completion. `memory`, the peak of this
             process in 1e6 bytes; on a CPU it includes memory that the process shares with its
-            parent. `flops` (`count_flops`), and `peak_flops_per_second`, the measured peak of the
-            processor.
+            parent.
         """
         seconds = read_synchronized_seconds() - self._began
         cpu_seconds = time.process_time() - self._cpu_before
-        trainer, reward = self._trainer, self._reward
+        reward = self._reward
         phases, earlier = self._read_phases(), self._earlier_phases
-        device, bf16 = trainer.accelerator.device, trainer.args.bf16
         return {
             "seconds": seconds,
             "cpu_seconds": cpu_seconds,
             "completions": self._steps * self._setting.n_step,
-            "length": fmean(self._reward.lengths),
+            "length": fmean(reward.lengths),
             "rewarded_share": fmean(reward.rewards),
             "rewarded_group_share": reward.compute_rewarded_group_share(self._setting.group),
             "optimizer": self._optimizer_seconds,
             "log_mu": self._log_mu_seconds,
             "phases": {name: total - earlier.get(name, 0.0) for name, total in phases.items()},
-            # read before the next measurement, which needs memory too
             "memory": measure_peak_memory_mb(),
-            "flops": count_flops(trainer),
-            "peak_flops_per_second": measure_peak_flops_per_second(device, bf16),
         }
 
     def _read_phases(self) -> dict[str, float]:

@@ -33,20 +33,18 @@ def summarize_timing(turns: list[dict[str, list[dict]]]) -> dict:
 
     Returns:
         Figures whose names end in a trainer's are of that trainer; others are of the last trainer,
-        but `cpu_share` (CPU time per wall-clock time) and `peak_tflops` are of all trainers.
-        `speedup_over_NAME` is the speed of the last trainer relative to another one, pair by pair;
-        `speedup` is the one over the first trainer. `mfu_NAME` is model FLOPs utilization: FLOPs
-        per second as a share of the peak. `peak_mb_NAME` is peak memory in 1e6 bytes. `saving` is
-        the share of the first trainer's time that the last one saves. `sampling_NAME` and
-        `grading_NAME` are phases of RapidTrainer's clock.
+        but `cpu_share` (CPU time per wall-clock time) is of all trainers. `speedup_over_NAME` is
+        the speed of the last trainer relative to another one, pair by pair; `speedup` is the one
+        over the first trainer. `peak_mb_NAME` is peak memory in 1e6 bytes. `saving` is the share
+        of the first trainer's time that the last one saves. `sampling_NAME` and `grading_NAME` are
+        phases of RapidTrainer's clock.
     """
     pairs = [{name: pd.json_normalize(rows) for name, rows in samples.items()} for samples in turns]
     last_name = [*pairs[0]][-1]
     last = pd.concat([pair[last_name] for pair in pairs], ignore_index=True)
     others = [(name, pair) for pair in pairs for name in pair if name != last_name]
     frames = {name: pair[name] for name, pair in others} | {last_name: last}
-    peak_flops_per_second = max(frame.peak_flops_per_second.max() for frame in frames.values())
-    figures: dict = {"peak_tflops": round_number(peak_flops_per_second / 1e12)}
+    figures: dict = {}
     for name, frame in frames.items():
         completions_per_second = frame.completions / frame.seconds
         figures |= {
@@ -54,7 +52,6 @@ def summarize_timing(turns: list[dict[str, list[dict]]]) -> dict:
             f"tokens_{name}": round_number(frame.length.mean()),
             f"completions_per_second_{name}": compute_quartiles(completions_per_second),
             f"tokens_per_second_{name}": compute_quartiles(completions_per_second * frame.length),
-            f"mfu_{name}": compute_quartiles(frame.flops / frame.seconds / peak_flops_per_second),
             f"peak_mb_{name}": compute_quartiles(frame.memory),
         }
     cpu_shares = pd.concat(frame.cpu_seconds / frame.seconds for frame in frames.values())

@@ -1,8 +1,9 @@
 """Reads from the Hugging Face hub: time limits, the files of a model, and the hub's cache."""
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
+
+MODEL_FILES = ("*.json", "*.safetensors", "*.model", "*.txt", "*.jinja")  # read, never executed
 
 
 def limit_hub_waiting() -> None:
@@ -25,13 +26,8 @@ def limit_hub_waiting() -> None:
     client.event_hooks = hooks | {"request": [*hooks["request"], set_timeouts]}
 
 
-def list_model_files(
-    name: str, revision: str, patterns: Sequence[str]
-) -> tuple[str, dict[str, int]]:
+def list_model_files(name: str, revision: str) -> tuple[str, dict[str, int]]:
     """Return the commit of a revision of a model on the hub, and its files' sizes in bytes by path.
-
-    Args:
-        patterns: glob patterns of the files.
 
     Raises:
         Exception: the hub cannot be reached or has no such model. Its client and the network raise
@@ -46,16 +42,15 @@ def list_model_files(
     entries = api.list_repo_tree(name, recursive=True, revision=commit)
     sizes = {entry.path: entry.size for entry in entries if isinstance(entry, RepoFile)}
     return commit, {
-        path: sizes[path] for path in filter_repo_objects(sizes, allow_patterns=patterns)
+        path: sizes[path] for path in filter_repo_objects(sizes, allow_patterns=MODEL_FILES)
     }
 
 
-def find_cached_model(name: str, revision: str, patterns: Sequence[str]) -> Path:
+def find_cached_model(name: str, revision: str) -> Path:
     """Return the folder of a model in the hub's cache on this machine.
 
-    Args:
-        patterns: glob patterns of the files that the folder must have, as far as the cache lists
-            the repository's files; otherwise, the folder must have the weights.
+    It has all `MODEL_FILES`, as far as the cache lists the repository's files; otherwise, it has
+    the weights.
 
     Raises:
         LookupError: the cache has no copy, or an incomplete one.
@@ -66,7 +61,7 @@ def find_cached_model(name: str, revision: str, patterns: Sequence[str]) -> Path
     try:
         folder = Path(
             snapshot_download(
-                name, revision=revision, allow_patterns=[*patterns], local_files_only=True
+                name, revision=revision, allow_patterns=[*MODEL_FILES], local_files_only=True
             )
         )
     except (OSError, HFValidationError) as error:

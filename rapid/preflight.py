@@ -21,7 +21,7 @@ from rapid.benchmarks import BENCHMARKS
 from rapid.config.jobs import build_plan, list_jobs
 from rapid.config.params import Params
 from rapid.config.params_schema import PublishedModel
-from rapid.config.specs import MODEL_FILES, FetchSpec, TrainSpec, list_needed_models
+from rapid.config.specs import FetchSpec, TrainSpec, list_needed_models
 from rapid.errors.shortages import describe_shortage, find_extra
 from rapid.freshness import Job
 from rapid.grading.grader import GraderDied
@@ -246,7 +246,7 @@ def _check_hub(
 
     def list_cached_sizes() -> dict[str, int | None]:
         if repo_type == "model":
-            folder = find_cached_model(name, revision, MODEL_FILES)
+            folder = find_cached_model(name, revision)
         else:
             folder = Path(snapshot_download(name, local_files_only=True, **repository))
         return {file.name: file.stat().st_size for file in folder.rglob("*")}

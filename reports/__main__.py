@@ -8,19 +8,13 @@ from rapid.arguments import Parser
 from rapid.artifacts.code import Spec
 from rapid.artifacts.evaluations import CURVE
 from rapid.artifacts.files import BadInput, write_text
+from rapid.artifacts.layout import ARENA, REPORT, STUDIES
 from rapid.artifacts.manifests import hash_files, verify_output, write_manifest
 from rapid.artifacts.runs import TOKEN_WEIGHTS
+from rapid.config.jobs import LIST_RUNS
 from rapid.config.params import BadParams, load_files
 from rapid.config.sources import read
-from rapid.config.specs import (
-    BASE,
-    ReportSpec,
-    add_base_runs,
-    build_report_spec,
-    list_arena_runs,
-    list_study_runs,
-    list_table_runs,
-)
+from rapid.config.specs import BASE, ReportSpec, build_report_spec
 from rapid.errors.shortages import describe_shortage
 from rapid.processes.lifetimes import end_with_reader, end_with_workflow
 from reports import contents, imported
@@ -35,16 +29,16 @@ from reports.render import latex, text
 from reports.report_data import ReportData
 
 OK, BAD_RUN, BAD_USE = 0, 1, 2  # exit statuses
-# Kind of report -> the function that lists its runs, the files that it reads in the folder of each
-# training run, and those in the folder of each evaluation.
+# Kind of report -> the name of its job, the files that it reads in the folder of each training run,
+# and those in the folder of each evaluation.
 KINDS = {
     "report": (
-        list_table_runs,
+        REPORT,
         ["summary.json", "steps.jsonl", TOKEN_WEIGHTS],
         ["evaluation.json"],
     ),
-    "studies": (list_study_runs, ["summary.json"], ["evaluation.json", CURVE]),
-    "arena": (list_arena_runs, ["summary.json"], ["evaluation.json", CURVE]),
+    "studies": (STUDIES, ["summary.json"], ["evaluation.json", CURVE]),
+    "arena": (ARENA, ["summary.json"], ["evaluation.json", CURVE]),
 }
 # Options that write files, with the names that the pipeline gives them in the report's folder.
 PIPELINE_FILES = {"output": "tables.tex", "html": "report.html", "figures": "figures"}
@@ -127,12 +121,11 @@ def _read_runs(options: argparse.Namespace) -> ReportData:
                 f"left out: runs that no table shows: {count}, such as {example}", file=sys.stderr
             )
         return data
-    params, (select_runs, *_) = load_files(*options.config), KINDS[options.kind]
+    params, (report, *_) = load_files(*options.config), KINDS[options.kind]
     if options.kind != "report" and not getattr(params, options.kind):
         raise BadParams(f"--{options.kind}: the parameters have no section {options.kind}")
-    runs = select_runs(params)
-    data = ReportData.read(params, options.root, runs)
-    if changes := find_other_parameters(params, add_base_runs(params, runs), options.root):
+    data = ReportData.read(params, options.root, LIST_RUNS[report](params))
+    if changes := find_other_parameters(params, report, options.root):
         folder, differences = next(iter(changes.items()))
         print(
             f"reports: warning: {len(changes)} of the jobs whose results are shown were run with "

@@ -1,19 +1,16 @@
 """Reads the manifests of jobs, and checks that each job read the files that exist now."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 from pydantic import field_validator
 
-from rapid.algorithms import SFT
 from rapid.artifacts.files import BadFile
 from rapid.artifacts.manifests import MANIFEST, Manifest
-from rapid.config import specs
 from rapid.config.jobs import build_plan
 from rapid.config.params import Params
-from rapid.config.specs import BASE, Run
 from rapid.freshness import list_differences
 from rapid.grading.permissions import GradingPermissions
 
@@ -71,43 +68,23 @@ def check_input_versions(manifests: dict[str, JobManifest]) -> None:
                 )
 
 
-def find_other_parameters(params: Params, runs: Sequence[Run], root: Path) -> dict[str, list[str]]:
-    """Return how the parameters of finished jobs differ from the present ones.
+def find_other_parameters(params: Params, report: str, root: Path) -> dict[str, list[str]]:
+    """Return how the parameters of finished jobs that a report needs differ from the present ones.
 
     Args:
-        runs: runs and models before training (`add_base_runs`), whose trainings and evaluations are
-            compared, with their problems, models, demonstrations and teacher.
+        report: the name of the report's job (`rapid.artifacts.layout`).
         root: the folder that contains the jobs' folders.
 
     Returns:
         The differences by the folder of each job that has any.
     """
-    imitating = [run for run in runs if SFT.matches_name(run.algorithm)]
-    models = [run.model for run in runs]
-    if imitating and not params.imitation.demonstrations:
-        models.append(params.teacher)
-    present = {
-        **{f"data/{name}": specs.build_prepare_spec(params, name) for name in params.benchmarks},
-        **{
-            f"models/{name}": specs.build_model_spec(params, name) for name in dict.fromkeys(models)
-        },
-        **{
-            f"distilled/{name}": specs.build_distill_spec(params, name)
-            for name in dict.fromkeys(run.benchmark for run in imitating)
-        },
-        **{
-            run.folder: specs.build_train_spec(params, run) for run in runs if run.algorithm != BASE
-        },
-        **{run.evaluation: specs.build_evaluate_spec(params, run) for run in runs},
-    }
-    locate_job = build_plan(params, root).get_folder
+    *jobs, _ = build_plan(params, root).list_with_inputs(report)  # without the report
     differences = {}
-    for name, spec in present.items():
-        folder = locate_job(name)
-        if manifest := JobManifest.read(root / folder):
+    for job in jobs:
+        if manifest := JobManifest.read(root / job.folder):
             same_code = {"code": manifest.spec.get("code", "")}
-            new = spec.model_dump(mode="json") | same_code
-            differences[folder] = list_differences(manifest.spec, new)
+            new = job.spec.model_dump(mode="json") | same_code
+            differences[job.folder] = list_differences(manifest.spec, new)
     return {folder: changes for folder, changes in differences.items() if changes}
 
 

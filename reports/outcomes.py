@@ -339,8 +339,8 @@ def _in_one_column(by_seed: pd.Series) -> pd.DataFrame:
 
 
 def compute_mean_accuracies(outcome: Outcome) -> np.ndarray:
-    """Return the mean accuracy of each run after equally many completions: shape (runs, 1)."""
-    return average_problems(outcome.accuracy).to_numpy()
+    """Return the mean accuracy of each run after equally many completions."""
+    return outcome.accuracy.mean(axis=1).to_numpy(float)
 
 
 def build_record(data: ReportData) -> pd.DataFrame:

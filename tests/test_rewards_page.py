@@ -1,4 +1,4 @@
-"""The examples of docs/rewards.md run, and `performance.verdicts` writes the page's measurements."""
+"""The examples of docs/rewards.md run."""
 
 import asyncio
 import json
@@ -6,8 +6,6 @@ import re
 
 import pytest
 
-from performance import verdicts
-from rapid.rewards import MathReward
 from tests.conftest import ROOT
 
 BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "docs/rewards.md").read_text(), re.DOTALL)
@@ -112,15 +110,3 @@ def test_verifiers_gets_a_coroutine():
         return await asyncio.gather(*(correct_answer(prompt, text, "0.5") for text in completions))
 
     assert asyncio.run(grade()) == [1.0, 0.0]
-
-
-def test_verdicts_per_second_are_measured(monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr(verdicts, "PROBLEM_COUNTS", {MathReward: 3})
-    monkeypatch.setattr(verdicts, "PAGE", tmp_path / "rewards.md")
-    monkeypatch.setattr(verdicts, "count_cores", lambda: 2)
-    verdicts.main(["--write"])
-    heads, *rows = [line.split(" | ") for line in capsys.readouterr().out.splitlines()]
-    assert heads == list(verdicts.HEADS)
-    assert [row[:2] for row in rows] == [["math_reward", "1"], ["math_reward", "2"]]
-    page = (tmp_path / "rewards.md").read_text()
-    assert "| " + " | ".join(rows[0]) + " |" in page and "at commit" in page

@@ -36,8 +36,7 @@ from rapid.config.params_schema import (
     check_source,
 )
 from rapid.grading.permissions import NO_PERMISSIONS, GradingPermissions
-
-MODEL_FILES = ("*.json", "*.safetensors", "*.model", "*.txt", "*.jinja")  # read, never executed
+from rapid.hub import MODEL_FILES
 
 
 class PrepareSpec(Spec):

@@ -21,9 +21,9 @@ from pathlib import Path
 
 from rapid.artifacts.files import BadInput
 from rapid.artifacts.manifests import MANIFEST, hash_files, remove_path, write_manifest
-from rapid.config.specs import MODEL_FILES, FetchSpec
+from rapid.config.specs import FetchSpec
 from rapid.errors.shortages import describe_shortage
-from rapid.hub import find_cached_model, limit_hub_waiting, list_model_files
+from rapid.hub import MODEL_FILES, find_cached_model, limit_hub_waiting, list_model_files
 from rapid.processes.lifetimes import end_with_parent
 
 DOWNLOAD_RECORD = ".download"  # has the name and the commit of the repository in the folder
@@ -170,7 +170,7 @@ def _download_from_hub(spec: FetchSpec, folder: Path) -> dict:
     name, commit = spec.params.source, spec.params.revision
     limit_hub_waiting()
     try:
-        commit, sizes = list_model_files(name, commit, MODEL_FILES)
+        commit, sizes = list_model_files(name, commit)
         _begin_download(folder, f"{name}@{commit}")
         snapshot_download(name, revision=commit, local_dir=folder, allow_patterns=[*MODEL_FILES])
         _check_sizes(folder, sizes)
@@ -178,7 +178,7 @@ def _download_from_hub(spec: FetchSpec, folder: Path) -> dict:
         if describe_shortage(error):  # such as a full disk: the command reports the shortage
             raise
         try:
-            snapshot = find_cached_model(name, commit, MODEL_FILES)
+            snapshot = find_cached_model(name, commit)
         except LookupError as cache_problem:
             problem = _describe_failure(spec, error, cache_problem)
             raise DownloadFailed(spec, problem) from None

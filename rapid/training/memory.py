@@ -5,7 +5,6 @@ passes before training. Trainers also halve micro-batches when memory runs out l
 because other processes have started.
 """
 
-import gc
 import math
 import os
 import re
@@ -16,6 +15,7 @@ from pathlib import Path
 
 import psutil
 import torch
+from accelerate.utils.memory import clear_device_cache
 
 AUTO = "auto"  # value of settings for the size of micro-batches: find it by trial passes
 USABLE_SHARE = 0.92  # of free memory; the rest is for fragmentation and libraries
@@ -34,13 +34,6 @@ def is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and bool(
         re.search(OUT_OF_MEMORY_PATTERN, str(error), re.IGNORECASE)
     )
-
-
-def release_memory() -> None:
-    """Free memory that no tensor uses any more, for example after memory ran out."""
-    gc.collect()
-    if torch.cuda.is_initialized():
-        torch.cuda.empty_cache()
 
 
 def get_available_memory(device: torch.device) -> float:
@@ -149,7 +142,7 @@ def find_largest_batch(
         except (MemoryError, RuntimeError) as error:
             if not is_out_of_memory(error):
                 raise
-        release_memory()
+        clear_device_cache(garbage_collection=True)
         return math.inf
 
     measure_bytes(1, 0.5)  # the first pass includes what libraries allocate once: ignore it
@@ -166,6 +159,6 @@ def find_largest_batch(
     count = max(1, min(at_most, 1 + int((available - whole_bytes) / per_completion)))
     while count > 1 and measure_bytes(count) > available:
         count //= 2
-    release_memory()
+    clear_device_cache(garbage_collection=True)
     reset_peak(device)  # so that the reported peak of a run does not include the trial passes
     return count

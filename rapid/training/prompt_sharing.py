@@ -11,10 +11,11 @@ from collections.abc import Callable
 import torch
 from accelerate import Accelerator
 from accelerate.utils import DistributedType
+from accelerate.utils.memory import clear_device_cache
 
 from rapid.training.clock import read_synchronized_seconds
 from rapid.training.config import RapidConfig
-from rapid.training.memory import is_out_of_memory, release_memory, reset_peak
+from rapid.training.memory import is_out_of_memory, reset_peak
 
 MEASURED_DEVICES = {"cuda"}  # devices on which both ways are timed; on others prompts are shared
 REPEATS = 3  # passes of each kind, of which the fastest counts
@@ -72,7 +73,7 @@ class PromptSharing:
         # The first passes include what libraries do once.
         shared, separate = (min(times[1:]) for times in seconds.values())
         self.is_faster = shared <= separate
-        release_memory()
+        clear_device_cache(garbage_collection=True)
         reset_peak(self._device)  # so that the reported peak does not include these passes
         if not self._prints_choice:
             return
@@ -97,5 +98,6 @@ def _time_pass(run_pass: Callable[[], None]) -> float:
             raise
     else:
         return read_synchronized_seconds() - began
-    release_memory()  # after `except`, whose error holds the tensors of the pass
+    # after `except`, whose error holds the tensors of the pass
+    clear_device_cache(garbage_collection=True)
     return math.inf

@@ -35,33 +35,40 @@ def make_names_distinct(names: Sequence[str]) -> list[str]:
 
 
 def wrap_functions(trainer: Any, limit: TimeLimit | None) -> list[Any]:
-    """Return a trainer's reward functions with a time limit, and with a check of what they return.
+    """Return a trainer's reward functions, each wrapped by `wrap_function`."""
+    named = zip(trainer.reward_func_names, trainer.reward_funcs, strict=True)
+    return [wrap_function(name, function, limit) for name, function in named]
 
+
+def wrap_function(name: str, function: Any, limit: TimeLimit | None) -> Any:
+    """Return a reward function with a time limit, and with a check of what it returns.
+
+    It returns what `read_rewards` reads, and NaN for each completion if the call takes too long.
     Reward models are returned as they are.
     """
-    names, functions = trainer.reward_func_names, trainer.reward_funcs
-    if limit:
-        functions = limit.wrap_all(functions, names)
-    return [
-        _check_returned(name, function) for name, function in zip(names, functions, strict=True)
-    ]
-
-
-def _check_returned(name: str, function: Any) -> Any:
-    """Return a reward function that raises ValueError for a wrong value: see `read_rewards`."""
     if isinstance(function, torch.nn.Module):
         return function
     if is_async_callable(function):
 
         @functools.wraps(function)
         async def call_and_check_async(**columns: Any) -> list[float]:
-            return read_rewards(name, await function(**columns), len(columns["completions"]))
+            count = len(columns["completions"])
+            try:
+                call = limit.call_async(name, function, columns) if limit else function(**columns)
+                return read_rewards(name, await call, count)
+            except RewardTimeout:
+                return [math.nan] * count
 
         return call_and_check_async
 
     @functools.wraps(function)
     def call_and_check(**columns: Any) -> list[float]:
-        return read_rewards(name, function(**columns), len(columns["completions"]))
+        count = len(columns["completions"])
+        try:
+            returned = limit.call(name, function, columns) if limit else function(**columns)
+            return read_rewards(name, returned, count)
+        except RewardTimeout:
+            return [math.nan] * count
 
     return call_and_check
 

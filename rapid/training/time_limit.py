@@ -16,14 +16,13 @@ import sys
 import threading
 import traceback
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Future, wait
 from queue import SimpleQueue
 from typing import Any, NoReturn
 
 import torch
 from torch import Tensor
-from trl.trainer.utils import is_async_callable
 
 from rapid.training.refusals import describe_sample
 
@@ -179,36 +178,6 @@ class TimeLimit:
                 "out what it waits for, or raise reward_timeout"
             )
         raise RewardTimeout(problem)
-
-    def wrap_all(self, functions: Sequence[Any], names: Sequence[str]) -> list[Any]:
-        """Return the functions, wrapped so that a call that times out returns None per completion.
-
-        Reward models are not wrapped.
-        """
-        return [self._wrap(name, function) for name, function in zip(names, functions, strict=True)]
-
-    def _wrap(self, name: str, function: Any) -> Any:
-        if isinstance(function, torch.nn.Module):
-            return function
-        if is_async_callable(function):
-
-            @functools.wraps(function)
-            async def call_limited_async(**columns: Any) -> Sequence[float | None]:
-                try:
-                    return await self.call_async(name, function, columns)
-                except RewardTimeout:
-                    return [None] * len(columns["completions"])
-
-            return call_limited_async
-
-        @functools.wraps(function)
-        def call_limited(**columns: Any) -> Sequence[float | None]:
-            try:
-                return self.call(name, function, columns)
-            except RewardTimeout:
-                return [None] * len(columns["completions"])
-
-        return call_limited
 
 
 def limit_loggers(columns: dict[str, Any]) -> tuple[dict[str, Any], threading.Event]:

@@ -7,7 +7,7 @@ analysis of variance in which both factors are random. The degrees of freedom ar
 
 A bootstrap of seeds and problems (Owen 2007) is not used. With three seeds that differ, its 95 %
 interval covers the true value too rarely. With twenty seeds that hardly differ, the interval is too
-wide. `python -m tests.reports.statistics.rates` prints the error rates of both methods.
+wide.
 """
 
 import math

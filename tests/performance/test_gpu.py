@@ -27,8 +27,6 @@ def test_both_trainers_are_measured_in_bfloat16_for_every_h(tmp_path, monkeypatc
     rows = [*measures.time_trainers(experiment, workload, repeats=1)]
     for row in rows:
         assert row["bf16"] and row["tokens_rapid"] == row["tokens_trl"] == 40
-        ratio = row["mfu_rapid"][0] / row["mfu_trl"][0]
-        assert ratio == pytest.approx(row["speedup"][0], rel=1e-4)  # both do the same work
     page = report.render_section("k", rows)
     assert page.count("\n| SmolLM2-135M, cut to a small model") == 2
 

@@ -45,7 +45,7 @@ def small_values() -> dict:
     values = load_default_values()
     benchmark = values["benchmarks"]["mbpp_plus"]
     benchmark["train"] = 16 * benchmark["n_step"]  # divisible by every H that tests use
-    model = values["models"][values["teacher"]]
+    model = values["models"][values["teacher"]] | {"benchmarks": ["mbpp_plus", "math"]}
     values["benchmarks"] = {
         "mbpp_plus": benchmark | {"pass_at": [1, 8]},
         "math": benchmark | {"pass_at": [1]},

@@ -103,9 +103,11 @@ def test_completions_longer_than_the_context_give_warning(train, toy_model, capl
     assert "to at most 8, or shorten prompts" in warning
 
 
-def test_tokens_and_prompts_unknown_to_the_model_are_refused(train, build_gpt2):
-    with pytest.raises(ValueError, match=r"has the token .*, but the model has only 100 tokens"):
-        train(RapidTrainer, build_gpt2(100), **SIZES)
+def test_tokens_and_prompts_unknown_to_the_model_are_refused(train, toy_model, build_gpt2):
+    last = max(AutoTokenizer.from_pretrained(toy_model)("prompt 7")["input_ids"])
+    with pytest.raises(ValueError, match=f"has the token {last}, but the model has only {last} t"):
+        train(RapidTrainer, build_gpt2(last), **SIZES)
+    train(RapidTrainer, build_gpt2(last + 1), **SIZES)
     rows = [{"prompt": "a"}, {"prompt": None}] * 4
     with pytest.raises(ValueError, match="the prompt None is of type NoneType: make it a text"):
         train(
@@ -119,7 +121,7 @@ def test_tokens_and_prompts_unknown_to_the_model_are_refused(train, build_gpt2):
 def test_tokenizer_without_end_token_is_refused(train, toy_model):
     tokenizer = AutoTokenizer.from_pretrained(toy_model)
     tokenizer.eos_token = None
-    with pytest.raises(ValueError, match="has no eos_token"):
+    with pytest.raises(ValueError, match=r"has no eos_token, .* set tokenizer\.eos_token"):
         train(RapidTrainer, str(toy_model), arguments={"processing_class": tokenizer}, **SIZES)
 
 

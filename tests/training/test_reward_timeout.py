@@ -2,17 +2,19 @@
 
 import asyncio
 import gc
+import math
 import threading
 import time
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 
 from rapid import RapidConfig
 from rapid.algorithms.dapo import build_reward_and_penalty
 from rapid.rewards import MathReward
-from rapid.training.rewards import StreamedRewards
+from rapid.training.rewards import StreamedRewards, wrap_function
 from rapid.training.time_limit import MAX_CONSECUTIVE_TIMEOUTS, RewardTimeout, TimeLimit
 from tests.subprocesses import wait_for
 from tests.training.loops import (
@@ -24,6 +26,7 @@ from tests.training.loops import (
 
 SECONDS = 0.3  # the limit where every call hangs
 PATIENCE = 1.0  # the limit where other calls must return, also on a busy machine
+NAN = math.nan  # the reward of a completion that is not graded
 COLUMNS = {"prompts": ["p", "q"], "completions": ["a", "b"]}
 
 
@@ -47,7 +50,7 @@ def test_a_function_that_returns_in_time_is_called_in_the_same_thread_each_time(
         return [len(threads)] * len(completions)
 
     limit = TimeLimit(60, 1)
-    [wrapped] = limit.wrap_all([reward], ["reward"])
+    wrapped = wrap_function("reward", reward, limit)
     assert [wrapped(**COLUMNS) for _ in range(3)] == [[1, 1], [2, 2], [3, 3]]
     assert len({*threads}) == 1 and threads[0] != threading.get_ident()
     assert wrapped.__name__ == "reward" and wrapped.__wrapped__ is reward
@@ -68,7 +71,7 @@ def test_the_error_of_a_function_is_raised(is_async, error):
     async def async_reward(**_):
         raise error
 
-    [wrapped] = TimeLimit(60, 1).wrap_all([async_reward if is_async else reward], ["reward"])
+    wrapped = wrap_function("reward", async_reward if is_async else reward, TimeLimit(60, 1))
     with pytest.raises(type(error), match=str(error)):
         asyncio.run(wrapped(**COLUMNS)) if is_async else wrapped(**COLUMNS)
 
@@ -132,14 +135,16 @@ def test_consecutive_timeouts_raise_an_error_with_the_name(is_async, release):
             await asyncio.sleep(60)
         return [1.0]
 
-    [wrapped] = TimeLimit(SECONDS, 3).wrap_all([async_stuck if is_async else stuck], ["my_reward"])
+    function = async_stuck if is_async else stuck
+    wrapped = wrap_function("my_reward", function, TimeLimit(SECONDS, 3))
 
     def call(text):
         rewards = wrapped(prompts=["p"], completions=[text])
         return asyncio.run(rewards) if is_async else rewards
 
     texts = ["hangs", "hangs", "returns", "hangs", "hangs"]
-    assert [call(text) for text in texts] == [[None], [None], [1.0], [None], [None]]
+    rewards = np.concatenate([call(text) for text in texts])
+    np.testing.assert_equal(rewards, [NAN, NAN, 1.0, NAN, NAN])
     with pytest.raises(TimeoutError, match=r"my_reward .* in 3 consecutive calls.*'hangs'"):
         call("hangs")
 
@@ -153,11 +158,11 @@ def test_an_async_function_that_ignores_its_cancellation_is_not_waited_for():
                 await asyncio.sleep(1)
                 return [1.0, 1.0]
 
-    [wrapped] = TimeLimit(0.05, 3).wrap_all([stubborn], ["stubborn"])
+    wrapped = wrap_function("stubborn", stubborn, TimeLimit(0.05, 3))
 
     async def call():
         began = time.monotonic()
-        assert await wrapped(**COLUMNS) == [None, None]
+        np.testing.assert_equal(await wrapped(**COLUMNS), [NAN, NAN])
         assert time.monotonic() - began < 0.9
 
     asyncio.run(call())
@@ -183,7 +188,7 @@ def test_a_call_logs_nothing_after_its_time_limit(release):
 
 def test_a_reward_model_has_no_time_limit():
     model = torch.nn.Linear(1, 1)
-    assert TimeLimit(1, 1).wrap_all([model], ["model"]) == [model]
+    assert wrap_function("model", model, TimeLimit(1, 1)) is model
 
 
 # Batches ---------------------------------------------------------------------------------------
@@ -228,13 +233,14 @@ def test_a_timeout_in_one_process_drops_the_rewards_of_that_process():
     assert metrics == pytest.approx({"rewards/a/timed_out": 1 / 6, "rewards/b/timed_out": 1 / 3})
 
 
-def test_the_overlong_penalty_of_dapo_is_none_after_a_timeout(release):
+def test_the_overlong_penalty_of_dapo_is_nan_after_a_timeout(release):
     def stuck(**_):
         release.wait()
 
     functions = build_reward_and_penalty(stuck, lambda **_: [-1.0] * 2)
-    limited = TimeLimit(SECONDS, 3).wrap_all(functions, ["accuracy", "overlong"])
-    assert [function(**COLUMNS) for function in limited] == [[None] * 2] * 2
+    limit = TimeLimit(SECONDS, 3)
+    for name, function in zip(["accuracy", "overlong"], functions, strict=True):
+        np.testing.assert_equal(wrap_function(name, function, limit)(**COLUMNS), [NAN, NAN])
 
 
 # Training --------------------------------------------------------------------------------------

@@ -61,7 +61,9 @@ def whole_group_gradients(model, tmp_path_factory):
     return get_gradients
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, GROUP_SIZE])
+@pytest.mark.parametrize(
+    "size", [1, 3, *(pytest.param(size, marks=pytest.mark.slow) for size in (2, GROUP_SIZE))]
+)
 @pytest.mark.parametrize("pack", [False, True])
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_gradient_matches_whole_groups(

@@ -12,10 +12,11 @@ from typing import Any, TypeVar
 
 import torch
 from accelerate.utils import DistributedType
+from accelerate.utils.memory import clear_device_cache
 from torch import Tensor
 from transformers import Trainer
 
-from rapid.training.memory import AUTO, find_largest_batch, is_out_of_memory, release_memory
+from rapid.training.memory import AUTO, find_largest_batch, is_out_of_memory
 
 logger = logging.getLogger(__name__)
 Result = TypeVar("Result")
@@ -93,7 +94,7 @@ class MicroBatchTrainer(Trainer):
                     raise
             discard_results()
             vars(self).update(deepcopy(counts))
-            release_memory()
+            clear_device_cache(garbage_collection=True)
             self.halvings += 1
             if self.halvings == 1:
                 logger.warning(

@@ -1,9 +1,7 @@
 """Error rates of the statistics of reports, on simulated runs with known true values.
 
-    python -m tests.reports.statistics.rates
-
 Each problem has a solve rate. It varies between algorithms, between their runs, and between pairs of
-algorithm and problem. Completions are drawn from it.
+algorithm and problem. A completion is drawn from it for each problem.
 """
 
 from dataclasses import dataclass
@@ -19,8 +17,7 @@ from reports.statistics.decisions import (
 from reports.statistics.estimates import Estimate
 
 MARGIN, LEVEL = 0.02, 0.05
-# Seeds, problems and completions per problem: of the arena, and of the default tables.
-ARENA, TABLE = (20, 500, 1), (3, 40, 8)
+SEEDS, PROBLEMS = 20, 500  # of the arena
 FAMILY = 5  # algorithms compared with the same baseline
 
 
@@ -39,43 +36,38 @@ def four_standard_errors(arenas: int, share: float = LEVEL) -> float:
     return 4 * (share * (1 - share) / arenas) ** 0.5
 
 
-def simulate_scores(
-    chance: np.random.Generator, size: tuple[int, int, int], sd: float, shifts
-) -> np.ndarray:
+def simulate_scores(chance: np.random.Generator, sd: float, shifts) -> np.ndarray:
     """Return simulated scores (algorithms, seeds, problems), with an algorithm for each shift.
 
     Args:
         sd: standard deviation of accuracy between runs, without the sampling of completions.
         shifts: true accuracy of each algorithm, less a common value.
     """
-    seeds, problems, samples = size
-    solved = (
-        chance.uniform(0.3, 0.7, problems)
+    solve_rates = (
+        chance.uniform(0.3, 0.7, PROBLEMS)
         + np.reshape(shifts, (-1, 1, 1))
-        + chance.normal(0, sd, (len(shifts), seeds, 1))
-        + chance.uniform(-0.1, 0.1, (len(shifts), 1, problems))
+        + chance.normal(0, sd, (len(shifts), SEEDS, 1))
+        + chance.uniform(-0.1, 0.1, (len(shifts), 1, PROBLEMS))
     )
-    return np.mean([chance.random(solved.shape) < solved for _ in range(samples)], axis=0)
+    return (chance.random(solve_rates.shape) < solve_rates).astype(float)
 
 
-def estimate_differences(chance, size, sd: float, shifts) -> list[Estimate]:
+def estimate_differences(chance, sd: float, shifts) -> list[Estimate]:
     """Return each algorithm's estimated difference from a baseline; shifts are the true ones."""
-    baseline, *algorithms = simulate_scores(chance, size, sd, [0, *shifts])
+    baseline, *algorithms = simulate_scores(chance, sd, [0, *shifts])
     return [crossed.estimate_mean(algorithm - baseline, (-1, 1)) for algorithm in algorithms]
 
 
-def simulate_rates(arenas: int, sd: float = 0.03, size: tuple[int, int, int] = ARENA) -> Rates:
+def simulate_rates(arenas: int, sd: float) -> Rates:
     """Return the rates over this number of simulated arenas, from a fixed seed."""
     chance = np.random.default_rng(0)
-    without_difference = [
-        estimate_differences(chance, size, sd, [0] * FAMILY) for _ in range(arenas)
-    ]
+    without_difference = [estimate_differences(chance, sd, [0] * FAMILY) for _ in range(arenas)]
     ps = np.array([[estimate.p_at(0) for estimate in family] for family in without_difference])
     detectable_shift = float(
         np.mean([compute_detectable_difference(family[0]) for family in without_difference])
     )
     with_difference = [
-        estimate_differences(chance, size, sd, [MARGIN, detectable_shift]) for _ in range(arenas)
+        estimate_differences(chance, sd, [MARGIN, detectable_shift]) for _ in range(arenas)
     ]
     return Rates(
         wrong_difference=(ps[:, 0] <= LEVEL).mean(),
@@ -87,57 +79,17 @@ def simulate_rates(arenas: int, sd: float = 0.03, size: tuple[int, int, int] = A
     )
 
 
-def bootstrap_interval(matrix: np.ndarray, chance: np.random.Generator) -> tuple[float, float]:
-    """Return a bootstrap's 95 % interval; it draws n - 1 of n seeds and problems (Owen 2007)."""
-    weights = [
-        chance.multinomial(n - 1, np.full(n, 1 / n), size=1000) / (n - 1) for n in matrix.shape
-    ]
-    means = ((weights[0] @ matrix) * weights[1]).sum(axis=1)
-    return tuple(np.quantile(means, [0.025, 0.975]))
-
-
-def simulate_miss_rates(arenas: int, sd: float, size: tuple[int, int, int]) -> tuple[float, float]:
-    """Return how often intervals miss a true difference of 0: Student's t, and the bootstrap."""
-    chance, missed = np.random.default_rng(1), []
-    for _ in range(arenas):
-        baseline, algorithm = simulate_scores(chance, size, sd, [0, 0])
-        low, high = bootstrap_interval(algorithm - baseline, chance)
-        estimate = crossed.estimate_mean(algorithm - baseline, (-1, 1))
-        missed.append((not estimate.covers(0), not low <= 0 <= high))
-    return tuple(np.mean(missed, axis=0))
-
-
-def simulate_coverage(arenas: int, tasks: int, runs: int = 20) -> tuple[float, float]:
+def simulate_coverage(arenas: int) -> tuple[float, float]:
     """Return how often intervals cover the true interquartile mean and probability of improvement.
 
     Accuracies of runs are normal; the true values are 0 and 1/2.
     """
     chance, covered = np.random.default_rng(2), []
     for _ in range(arenas):
-        ours, reference = chance.normal(0, 0.03, (2, runs, tasks))
+        ours, reference = chance.normal(0, 0.03, (2, SEEDS))
         mean, better = (
             resampled.interquartile_mean(ours),
             resampled.probability_of_improvement(ours, reference),
         )
         covered.append((mean.covers(0), better.covers(0.5)))
     return tuple(np.mean(covered, axis=0))
-
-
-def main() -> None:
-    print("20 seeds, 500 problems: 1000 arenas, by the standard deviation between seeds")
-    for sd in (0.0, 0.01, 0.03, 0.06):
-        rates = vars(simulate_rates(1000, sd))
-        print(f"  {sd:.2f}: " + ", ".join(f"{name} {rate:.3f}" for name, rate in rates.items()))
-    print("95 % intervals of a true difference of 0 that miss it: Student's t, bootstrap")
-    for size in (TABLE, ARENA):
-        for sd in (0.0, 0.03, 0.1):
-            miss_rates = simulate_miss_rates(1000, sd, size)
-            print(f"  {size}, {sd:.2f}: " + ", ".join(f"{rate:.3f}" for rate in miss_rates))
-    print("Intervals that cover the true value: interquartile mean, probability of improvement")
-    for tasks in (1, 2):
-        coverage = simulate_coverage(300, tasks)
-        print(f"  {tasks} tasks: " + ", ".join(f"{share:.3f}" for share in coverage))
-
-
-if __name__ == "__main__":
-    main()

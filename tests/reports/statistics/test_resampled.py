@@ -9,34 +9,20 @@ from tests.reports.statistics.rates import four_standard_errors, simulate_covera
 
 
 def test_interquartile_mean_leaves_out_the_outer_quarters():
-    scores = np.array([[0.0, 0.2], [0.3, 0.4], [0.5, 0.6], [0.8, 1.0]])
+    scores = np.array([0.0, 0.3, 0.5, 0.8, 0.2, 0.4, 0.6, 1.0])
     assert interquartile_mean(scores).value == pytest.approx((0.3 + 0.4 + 0.5 + 0.6) / 4)
-
-
-def test_runs_are_drawn_independently_for_each_task():
-    """The same task is given twice. Independent draws reduce its noise by the root of 2."""
-    ours, reference = np.random.default_rng(5).normal(0, 1, (2, 40, 1))
-    duplicated = [np.repeat(scores, 2, axis=1) for scores in (ours, reference)]
-    for single, doubled in (
-        (interquartile_mean(ours), interquartile_mean(duplicated[0])),
-        (probability_of_improvement(ours, reference), probability_of_improvement(*duplicated)),
-    ):
-        assert doubled.value == pytest.approx(single.value)
-        assert (doubled.high - doubled.low) / (single.high - single.low) == pytest.approx(
-            0.5**0.5, abs=0.06
-        )
 
 
 def test_n_minus_1_of_n_runs_are_drawn():
     # Three draws from 0, 0, 0, 1: all are 1 in 1/64 of cases, below 0.025; two or more in 10/64.
-    scores = np.array([[0.0], [0.0], [0.0], [1.0]])
+    scores = np.array([0.0, 0.0, 0.0, 1.0])
     assert interquartile_mean(scores).high == pytest.approx(2 / 3)
-    result = probability_of_improvement(scores, np.full((4, 1), 0.5))
+    result = probability_of_improvement(scores, np.full(4, 0.5))
     assert (result.low, result.high) == (0, pytest.approx(2 / 3))
 
 
 def test_runs_of_both_algorithms_are_drawn_independently():
-    scores = np.arange(20.0)[:, None]
+    scores = np.arange(20.0)
     result, reversed_order = (
         probability_of_improvement(scores, scores),
         probability_of_improvement(scores, scores[::-1]),
@@ -49,32 +35,32 @@ def test_runs_of_both_algorithms_are_drawn_independently():
 
 def test_interval_of_an_interquartile_mean_has_the_standard_error_of_a_trimmed_mean():
     # Tukey and McLaughlin's standard error of a trimmed mean, of 201 normal scores.
-    scores = np.random.default_rng(1).normal(0, 1, (201, 1))
-    winsorized = stats.mstats.winsorize(scores[:, 0], (0.25, 0.25))
+    scores = np.random.default_rng(1).normal(0, 1, 201)
+    winsorized = stats.mstats.winsorize(scores, (0.25, 0.25))
     error = winsorized.std(ddof=1) / (0.5 * 201**0.5)
     result = interquartile_mean(scores)
     assert (result.high - result.low) / 2 == pytest.approx(1.96 * error, rel=0.1)
 
 
-def test_improvement_is_mann_whitney_u_averaged_over_tasks():
+def test_improvement_is_mann_whitney_u():
     chance = np.random.default_rng(2)
-    ours, reference = chance.integers(0, 9, (20, 2)) / 8, chance.integers(0, 9, (15, 2)) / 8
-    shares = [stats.mannwhitneyu(ours[:, i], reference[:, i]).statistic / (20 * 15) for i in (0, 1)]
-    assert probability_of_improvement(ours, reference).value == pytest.approx(np.mean(shares))
-    assert probability_of_improvement(reference, ours).value == pytest.approx(1 - np.mean(shares))
+    ours, reference = chance.integers(0, 9, 20) / 8, chance.integers(0, 9, 15) / 8
+    share = stats.mannwhitneyu(ours, reference).statistic / (20 * 15)
+    assert probability_of_improvement(ours, reference).value == pytest.approx(share)
+    assert probability_of_improvement(reference, ours).value == pytest.approx(1 - share)
 
 
 def test_infinite_scores_tie_with_each_other():
-    ours, reference = np.array([[1.0], [-np.inf]]), np.array([[0.0], [-np.inf]])
+    ours, reference = np.array([1.0, -np.inf]), np.array([0.0, -np.inf])
     assert probability_of_improvement(ours, reference).value == (1 + 1 + 0 + 0.5) / 4
 
 
 def test_improvement_of_1_still_has_an_interval():
-    result = probability_of_improvement(np.ones((20, 1)), np.zeros((10, 1)))
+    result = probability_of_improvement(np.ones(20), np.zeros(10))
     assert (result.value, result.low, result.high) == (1, pytest.approx(0.025 ** (1 / 10)), 1)
 
 
 @pytest.mark.slow
 def test_intervals_cover_the_true_value():
-    for covered in simulate_coverage(200, 1):
+    for covered in simulate_coverage(200):
         assert covered > 0.95 - four_standard_errors(200)
