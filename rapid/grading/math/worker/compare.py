@@ -11,10 +11,13 @@ are counted (units.py).
 import contextlib
 import re
 
+from asked_quantity import asks_percent, asks_share
+from asked_units import find_asked_units, is_unit_allowed, list_words
 from expressions import find_functions
 from forms import find_unevaluated
 from formula import EVERY_LETTER, Formula, kind, operands, parse_formula, tokens, value
 from latex import Unreadable, clean_latex
+from quantities import drop_converted_sides, list_stated_shares
 from question import (
     clean_question,
     find_asked_base,
@@ -24,19 +27,9 @@ from question import (
     parse_base,
     read_formulas,
 )
-from relations import is_same
+from relations import is_same, read_solutions
 from statements import COLLECTION_KINDS, find_variables
-from units import (
-    DEGREES,
-    NO_UNIT,
-    PERCENT,
-    asks_percent,
-    asks_share,
-    find_asked_units,
-    is_unit_allowed,
-    list_words,
-    split_unit,
-)
+from units import DEGREES, NO_UNIT, PERCENT, split_unit
 
 # A number in a base, such as 1101_2, (1A)_{16} or 11 (base 2).
 NUMERAL = re.compile(
@@ -97,6 +90,7 @@ def is_right(gold: str, answer: str, question: str) -> bool:
         return is_same_numeral(gold, answer, question)
     question_words = list_words(question)
     names = frozenset(part for part in read_formulas(question) if kind(part) == "NAME")
+    answer = drop_converted_sides(answer, question_words, names, asks_percent(question))
     gold_text, gold_unit = split_unit(gold, question_words, names)
     answer_text, answer_unit = split_unit(answer, question_words, names)
     if TEXT.fullmatch(gold_text) and (
@@ -254,13 +248,21 @@ def is_same_percent(
     """Return whether two answers are the same if one is a percentage and the other has no unit.
 
     If the question asks for percent, 30 is the same as 30%. Otherwise 0.3 is the same as 30%, if
-    the question is about a share such as a probability, and asks for no form.
+    the question asks for a share such as a probability, and for no form. But a percentage that the
+    question states, or states as a decimal, is no answer to "which fraction is 75%?".
     """
     if asks_percent(question):
         return is_same(gold, answer, question)
+    if kind(answer) == "chain":
+        return any(
+            is_same_percent(gold, solution, is_gold_percentage, question)
+            for solution in read_solutions(answer, gold, question)
+        )
     percentage, number = (gold, answer) if is_gold_percentage else (answer, gold)
     # A share is between 0 and 1, so an integer without a unit is taken as a mistake.
     if find_asked_forms(question) or value(number).is_Integer or not asks_share(question):
+        return False
+    if not is_gold_percentage and value(percentage) / 100 in list_stated_shares(question):
         return False
     is_equal = value(percentage) == 100 * value(number)
     return is_equal and find_unevaluated(answer) <= find_unevaluated(gold)

@@ -1,18 +1,14 @@
-"""Units: in answers, and those that a question asks for or mentions.
+"""Units in answers.
 
 A unit is one of measurement, or names things that are counted, such as apples. It is a set of names
 with exponents: square feet per hour is {("ft", 2), ("h", -1)}. In answers `clean_latex` has put the
 words of \\text{} in double quotes.
 """
 
-import itertools
 import re
 from collections import Counter
-from collections.abc import Iterable
-from typing import NamedTuple
 
 from latex import TRIGONOMETRIC_FUNCTIONS
-from question import FINDING_VERBS, WRITING_VERBS, find_asked_formulas, find_request
 
 Unit = frozenset[tuple[str, int]]
 
@@ -25,10 +21,19 @@ MEASURES = {
     "ml": "milliliter millilitre", "l": "liter litre", "gal": "gallon", "qt": "quart", "pt": "pint",
     "s": "sec second", "min": "minute", "h": "hr hour", "day": "", "week": "", "month": "",
     "yr": "year", "degree": "deg \\degree", "radian": "rad", "percent": "% percentage",
-    "dollar": "$", "cent": "", "unit": "",
+    "dollar": "$ usd", "cent": "", "euro": "€", "sterling": "£", "yen": "¥", "rupee": "₹",
+    "yuan": "", "peso": "", "franc": "", "unit": "",
 }  # fmt: skip
 RATES = {"mph": "miles per hour", "mpg": "miles per gallon"}
 RATE_NAME = re.compile("|".join(RATES))
+# Signs of currencies, which stand before or after a number, and words before the name by which an
+# amount is divided: $5 an hour is 5 dollars per hour.
+CURRENCIES = {
+    "\\$": "dollar", "€": "euro", "\\euro": "euro", "\\texteuro": "euro", "£": "sterling",
+    "\\pounds": "sterling", "\\textsterling": "sterling", "¥": "yen", "\\yen": "yen", "₹": "rupee",
+}  # fmt: skip
+CURRENCY_PATTERN = "|".join(map(re.escape, CURRENCIES))
+DIVIDING_WORDS = ("per", "every", "each", "a", "an")
 POWER_WORDS = {"square": 2, "sq": 2, "squared": 2, "cubic": 3, "cu": 3, "cubed": 3}
 NO_UNIT: Unit = frozenset()
 PERCENT: Unit = frozenset({("percent", 1)})
@@ -61,13 +66,20 @@ NON_UNIT_WORDS = (
 NON_UNIT_STEMS = frozenset(map(stem_word, NON_UNIT_WORDS.split(" ")))
 # A word that may be part of a unit; a unit at the end of a text; the parts of a unit.
 UNIT_WORD = (
-    rf'"[a-z]+"|\\?%|\\degree|(?<=[\d\s}}])(?:{MEASURE_PATTERN})(?:e?s)?(?![a-zA-Z])'
-    r"|(?<=\s)[a-z]{3,}"
+    r'"[a-z]+"|\\?%|\\degree|\\\$|[€£¥₹]'
+    rf"|(?:(?<=[\d\s}}])|(?<=\"/))(?:{MEASURE_PATTERN})(?:e?s)?(?![a-zA-Z])|(?<=\s)[a-z]{{3,}}"
 )
-UNIT_AT_END = re.compile(
-    rf"(?:\s*(?:(?>{UNIT_WORD})(?:\s*\^\{{[23]\}})?|(?<=[a-z\"])\s*/(?=\s*[a-z\"])))+\s*$"
+# A slash, or "a" as in "dollars a day", stands between two words.
+UNIT_WORDS = (
+    rf"(?:\s*(?:(?>{UNIT_WORD})(?:\s*\^\{{[23]\}})?"
+    r'|(?<=[a-z"])\s*/(?=\s*[a-z"])|(?<=")\s*a(?=\s*")))+'
 )
-UNIT_PART = re.compile(r"[a-z]+|%|\\degree|\$|/|(?<=\^\{)\d")
+UNIT_AT_END = re.compile(rf"{UNIT_WORDS}\s*$")
+UNIT_PART = re.compile(r"[a-z]+|%|\\degree|[$€£¥₹]|/|(?<=\^\{)\d")
+# An amount of money that is divided, as in $15 per hour.
+DIVIDED_MONEY = re.compile(
+    rf'({CURRENCY_PATTERN}) *([\d.]+)(?= *(?:"(?:per|every|each|an)"|a "|/ *(?:"|[a-z]{{3,}})))'
+)
 
 
 def split_unit(
@@ -82,8 +94,8 @@ def split_unit(
     if elements := re.fullmatch(r"\\\{((?:(?!\\[{}])[^()\[\]])*)\\\}", text):
         numbers, unit = split_unit(elements[1], question_words, names)
         return f"\\{{{numbers}\\}}", unit
-    parts = re.split(r'([,;]|"and"|"or")', text)
-    if len(parts) == 1 or re.search(r"[(\[]|\\\{", text):
+    parts = split_parts(text)
+    if len(parts) == 1:
         return split_number(text, question_words, names)
     pairs = [split_number(part, question_words, names) for part in parts[::2]]
     numbers, units = zip(*pairs, strict=True)
@@ -94,12 +106,16 @@ def split_unit(
     return text, NO_UNIT
 
 
+def split_parts(text: str) -> list[str]:
+    """Return the elements of a list without brackets, with the separators between them."""
+    return [text] if re.search(r"[(\[]|\\\{", text) else re.split(r'([,;]|"and"|"or")', text)
+
+
 def split_number(
     text: str, question_words: frozenset[str], names: frozenset[str]
 ) -> tuple[str, Unit]:
     """Split one number from its unit; see `split_unit`."""
-    # $15 per hour is 15 dollars per hour.
-    text = re.sub(r'\\\$ *([\d.]+)(?= *(?:"per"|/ *"))', r'\1 "dollars"', text)
+    text = write_divided_money_in_words(text)
     unquoted = re.findall(r'(?<![\\"a-z])[a-z]{3,}(?!["a-z])', text)
     if any(
         word not in question_words and stem_word(word) not in MEASURES_BY_STEM for word in unquoted
@@ -109,9 +125,11 @@ def split_number(
     word = letters[0].strip() if letters else ""
     if word and word not in question_words and set(word) <= names:
         return text, NO_UNIT
-    # A dollar sign comes before the number, which is the last side in x = 5\cdot\$3 = \$15.
-    if re.match(r" *-? *\\\$", text.rpartition("=")[2]):
-        return text.replace("\\$", ""), frozenset({("dollar", 1)})
+    # The sign of a currency comes before the number, which is the last side in x = \$15.
+    left_sides, equal, side = text.rpartition("=")
+    if sign := re.match(rf" *-? *({CURRENCY_PATTERN})", side):
+        number = re.sub(CURRENCY_PATTERN, "", side, count=1)
+        return left_sides + equal + number, frozenset({(CURRENCIES[sign[1]], 1)})
     unit_match = UNIT_AT_END.search(text)
     before = text[: unit_match.start()] if unit_match else ""
     # The unit must follow a number or a formula, and no function: in \sin m, m is a variable.
@@ -123,6 +141,11 @@ def split_number(
     return (text, NO_UNIT) if unit is None else (before, unit)
 
 
+def write_divided_money_in_words(text: str) -> str:
+    """Return LaTeX with 15 dollars per hour in place of $15 per hour."""
+    return DIVIDED_MONEY.sub(lambda money: f'{money[2]} "{CURRENCIES[money[1]]}"', text)
+
+
 def read_unit(words: str) -> Unit | None:
     """Return the unit that these words name.
 
@@ -131,8 +154,9 @@ def read_unit(words: str) -> Unit | None:
     """
     powers: Counter[str] = Counter()  # by name; below 0 after "per"
     sign, power, last_name = 1, 1, ""
-    for part in UNIT_PART.findall(RATE_NAME.sub(lambda name: RATES[name[0]], words)):
-        if part in ("per", "/"):
+    parts = UNIT_PART.findall(RATE_NAME.sub(lambda name: RATES[name[0]], words))
+    for index, part in enumerate(parts, 1):
+        if part in ("/", *DIVIDING_WORDS) and index < len(parts):
             sign = -1
         elif part in ("more", "fewer") or (part == "old" and last_name == "yr"):
             continue  # 5 more years are 5 years, and so are 5 years old
@@ -155,212 +179,3 @@ def read_unit(words: str) -> Unit | None:
 def get_unit_name(word: str) -> str:
     """Return the name of the measure that a word names, or the stem of any other word."""
     return MEASURES_BY_STEM.get(stem_word(word), stem_word(word))
-
-
-# --- What a question asks for ---
-
-# What follows "how many", plural nouns in it, and what follows other words before a unit. With a
-# lookahead, (?=...), a match may begin inside another one.
-COUNTED_THINGS = re.compile(r"\b(?:how many|number of) (?=((?:[a-z/-]+ ?){1,6}))")
-PLURAL = re.compile(r".*[^s]s|.*feet|people|children|(?:wo)?men|percent")
-NAMED_UNITS = re.compile(r"\b(?:what|nearest|as a|in) (?=((?:[a-z/-]+ ?){1,4}))")
-# Words that end the description of what is counted.
-END_WORDS = (
-    "is are was were do does did can will would has have had must should there in with that who "
-    "which to from express than"
-)
-END_WORDS = frozenset(END_WORDS.split(" "))
-# Names of measures that also have other meanings. A question mentions such a measure only if the
-# name follows a number, or if the question has the sign of the measure in MEASURE_MARKS.
-AMBIGUOUS_NAMES = frozenset(
-    ["g", "h", "l", "m", "s", "in", "second", "degree", "degrees", "dollar", "dollars"]
-)
-LENGTH_MEASURES = frozenset(["mm", "cm", "m", "km", "in", "ft", "yd", "mi"])
-TIME_MEASURES = frozenset(["s", "min", "h", "day", "week", "month", "yr"])
-# A question with a word of NON_ANGLE_WORDS does not ask for degrees. One with a RATE_REQUEST asks
-# for a measure per time, and one that asks for a probability or ratio (PURE_NUMBER_WORDS) for no
-# unit.
-NON_ANGLE_WORDS = frozenset(["length", "distance", "area", "perimeter", "side", "radius", "volume"])
-ANGLE_WORDS = frozenset(["angle", "angles", "degree", "degrees", "measure"])
-RATE_REQUEST = re.compile(rf"\bhow fast\b|\b(?:what|{FINDING_VERBS})\b[^#]*\b(?:speed|rate)\b")
-# A condition, of which a question asks nothing: "if the number of pens is 5, what do they cost?"
-CONDITION = re.compile(rf"(?i)\bif\b[^?!]*?, *(?=(?:what|how|{FINDING_VERBS})\b)")
-PURE_NUMBER_WORDS = re.compile(
-    rf"\b(?:what|{FINDING_VERBS}|{WRITING_VERBS})(?: is| are| was)?(?: the| an?)?(?: [a-z]+)?"
-    r" (?:probability|chance|fraction|ratio|proportion)\b"
-)
-# Stems of words after "how many" before things that are not the unit. After "how many pairs of
-# shoes", pairs may be the unit, but not shoes.
-MAGNITUDE_STEMS = frozenset(map(stem_word, ("pair", *MAGNITUDE_WORDS.split())))
-# Signs by which a question mentions a measure.
-MEASURE_MARKS = {"degree": r"\\circ|\u00b0|\bangles?\b|\d\$? degrees\b", "dollar": r"\\\$|\bdollar"}
-PERCENT_REQUEST = re.compile(
-    rf"(?:(?:what|{FINDING_VERBS})(?: is| was)?(?: the)?|how many|as a) percent|percentage"
-    r"|percent (?:increase|decrease|change|error|profit|loss)"
-)
-# Words in a question whose answer may be a percentage or a number between 0 and 1.
-SHARE_WORDS = re.compile(r"\b(?:probabilit|chance|percent|fraction|(?:pro)?portions?\b|likel)")
-
-
-class AskedUnits(NamedTuple):
-    """Units that a question asks for: measures, or things that it counts.
-
-    For "how many red apples", `counted` has the stem of apples, and `words` those of red and
-    apples.
-    """
-
-    measures: set[Unit]
-    counted: set[str]
-    words: set[str]
-
-
-def find_asked_units(question: str) -> AskedUnits:
-    """Return the units that a question asks for, as in "how many inches" and "in dollars"."""
-    text = extract_prose(question).replace("how old", "how many years")
-    measures, counted, words = set(), set(), set()
-    for phrase in COUNTED_THINGS.findall(text):
-        phrase = list(itertools.takewhile(lambda word: word not in END_WORDS, phrase.split()))
-        words |= set(map(get_unit_name, phrase))
-        if phrase and stem_word(phrase[0]) in MAGNITUDE_STEMS:
-            counted = {"#", stem_word(phrase[0])}  # and no other word, even if that is none
-            continue
-        # Minutes in "more minutes", but not second in "second graders".
-        plural_measures = [unit for name, unit in list_measures(phrase) if PLURAL.fullmatch(name)]
-        if plural_measures:
-            measures.add(plural_measures[0])
-            continue
-        # In "how many cups of red flour", both cups and flour may be the unit, and in "how many
-        # books sold today" books, which is a plural. In "pages per day", days may not.
-        for group in re.split(r"\bof\b", " ".join(phrase).partition(" per ")[0]):
-            plurals = [word for word in group.split() if PLURAL.fullmatch(word)]
-            counted |= set(map(get_unit_name, plurals or group.split()[-1:]))
-    if not (measures or counted):
-        for phrase in NAMED_UNITS.findall(text):
-            if unit := read_unit(" ".join(itertools.takewhile(is_measure_word, phrase.split()))):
-                measures.add(unit)
-    not_counted = NON_UNIT_STEMS | MEASURES.keys()
-    return AskedUnits(measures, counted - not_counted, words - NON_UNIT_STEMS)
-
-
-def list_measures(words: Iterable[str]) -> list[tuple[str, Unit]]:
-    """Return the units of measurement among words in a row, each with the words before "per".
-
-    For "cost in dollars per square foot" these are the words "dollars".
-    """
-    texts = [
-        " ".join(run) for is_measure, run in itertools.groupby(words, is_measure_word) if is_measure
-    ]
-    return [(text.partition(" per ")[0], unit) for text in texts if (unit := read_unit(text))]
-
-
-def is_measure_word(word: str) -> bool:
-    """Return whether a word can be part of the name of a measure, as in "square feet per hour"."""
-    # Shorter names, such as m and in, are often other words, but not in m/s.
-    parts = word.split("/")
-    is_measure = len(word) > 2 and all(stem_word(part) in MEASURES_BY_STEM for part in parts)
-    return is_measure or word in POWER_WORDS or word in RATES or word == "per"
-
-
-def find_mentioned_measures(question: str) -> set[str]:
-    """Return the measures that a question mentions, and always "unit".
-
-    A question mentions a measure by its name, or by a sign of MEASURE_MARKS.
-    """
-    words = list_words(question) - AMBIGUOUS_NAMES
-    after_numbers = re.findall(r"\d[ ~$]*(?:\\(?:text|mathrm)\{ *)?([a-z]+)\b", question.lower())
-    measures = {
-        MEASURES_BY_STEM[stem]
-        for stem in map(stem_word, {*words, *after_numbers})
-        if stem in MEASURES_BY_STEM
-    }
-    # Also m and s in "m/s", and miles and hours in "30mph".
-    for _, unit in list_measures(extract_prose(question).split()):
-        if min(power for _, power in unit) < 0:
-            measures |= {name for name, _ in unit}
-    marked = {name for name, mark in MEASURE_MARKS.items() if re.search(mark, question)}
-    return measures | marked | {"unit"}
-
-
-def list_words(question: str) -> frozenset[str]:
-    """Return the words of a question in lower case, with those of \\text{} in its formulas."""
-    in_text = " ".join(re.findall(r"\\(?:text|mbox|mathrm)\{([^{}]*)\}", question)).lower()
-    return frozenset(re.findall("[a-z]+", f"{extract_prose(question)} {in_text}"))
-
-
-def extract_prose(question: str) -> str:
-    """Return the words of a question in lower case, with # for numbers, formulas and punctuation.
-
-    Words that a hyphen or slash joins, as in "kilowatt-hours" and "m/s", are one word.
-    """
-    text = re.sub(r"(?<!\\)\$[^$]*(?<!\\)\$|\d[\d.,]*|[.,;:?!]", " # ", question).lower()
-    return " ".join(re.findall(r"[a-z]+(?:[/-][a-z]+)*|#", text))
-
-
-def asks_percent(question: str) -> bool:
-    """Return whether a question asks for a number of percent."""
-    return bool(PERCENT_REQUEST.search(extract_prose(find_request(question))))
-
-
-def asks_share(question: str) -> bool:
-    """Return whether a question asks for a share, such as a probability."""
-    return bool(SHARE_WORDS.search(extract_prose(find_request(question))))
-
-
-def is_unit_allowed(gold: Unit, answer: Unit, question: str) -> bool:
-    """Return whether an answer may have this unit.
-
-    - An answer may have the unit of the known answer, or none.
-    - If the known answer has a measure of length, an answer may have "units" with the same
-      exponent.
-    - If the unit of the known answer is no measure, an answer may have as its unit another thing
-      that the question counts.
-    - If the known answer has no unit, an answer may have the unit that the question asks for, in
-      the sentence that asks if it names one.
-    - If that sentence names no unit, an answer may have a measure that the question
-      mentions: squared if the question is about an area, cubed if the question is about a volume.
-      It may not have degrees if the question is about lengths or trigonometric functions, no
-      measure if it is about a probability or a ratio, and only one per time if it is about a rate.
-    """
-    if not answer or answer == gold:
-        return True
-    asked_units, names = find_asked_units(question), {name for name, _ in answer}
-    is_counted = names <= asked_units.words and not names.isdisjoint(asked_units.counted)
-    powers = sorted(power for _, power in answer)
-    if gold:
-        if {name for name, _ in gold} <= MEASURES.keys():
-            is_length = {name for name, _ in gold} <= LENGTH_MEASURES
-            # "units", or "square units", may replace a measure of length with the same power.
-            return names == {"unit"} and is_length and powers == sorted(power for _, power in gold)
-        return is_counted
-    if is_counted:
-        return True
-    request = CONDITION.sub("", find_request(question))
-    units_of_request = find_asked_units(request)
-    if units_of_request.measures or units_of_request.counted:
-        return answer in units_of_request.measures
-    request_words = extract_prose(request).split()
-    if PURE_NUMBER_WORDS.search(request.partition("\n")[0].lower()):
-        return False
-    if answer in asked_units.measures:
-        return True
-    # An area is in squares of a mentioned measure, a volume in cubes.
-    powers_by_word = {"area": 2, "volume": 3}
-    power = next((powers_by_word[word] for word in request_words if word in powers_by_word), 1)
-    asks_side = not ANGLE_WORDS & {*request_words} and any(
-        re.fullmatch("[A-Z]{2}", text) for text in find_asked_formulas(request)
-    )
-    # A question with a sine asks for an angle only if the request mentions one.
-    text = request if ANGLE_WORDS & {*request_words} else question
-    is_not_angle = (
-        asks_side
-        or NON_ANGLE_WORDS & {*request_words}
-        or re.search(rf"\\(?:{TRIGONOMETRIC_FUNCTIONS})", text)
-    )
-    if is_not_angle and names == {"degree"}:
-        return False
-    if not names <= find_mentioned_measures(question):
-        return False
-    if not RATE_REQUEST.search(" ".join(request_words)):
-        return powers == [power]
-    divisors = {name for name, power in answer if power < 0}
-    return powers == [-1, 1] and divisors == names & TIME_MEASURES
