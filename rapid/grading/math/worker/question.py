@@ -14,24 +14,10 @@ from formula import (
     tokens,
     value,
 )
+from formula_finder import QUESTION_FORMULA, normalize_question, parse_parts
 from lark import Tree
 from latex import Unreadable, clean_latex
 
-# Parts of a formula without LaTeX, such as 2(x+3)-5: an operator (but no slash of m/s or km/h), a
-# number or name, a sum in brackets, and a factor.
-PLAIN_OPERATOR = r" ?(?:[-+*=]|/(?![hs]\b)) ?"
-PLAIN_NAME = r"(?:\d+(?:\.\d+)?[a-z]?|[a-z])(?:\^\d+)?(?![a-zA-Z\d])"
-PLAIN_SUM = rf"\({PLAIN_NAME}(?:{PLAIN_OPERATOR}{PLAIN_NAME})+\)(?:\^\d+)?"
-PLAIN_FACTOR = rf"(?:(?:{PLAIN_NAME})?(?:{PLAIN_SUM}|\([a-z]\))+|{PLAIN_NAME})"
-# A formula in a question: in dollar signs, \[ \], \( \) or an environment such as align, or an
-# operation or a decimal outside of them.
-QUESTION_FORMULA = re.compile(
-    r"\$\$(.+?)\$\$|(?<!\\)\$(.+?)(?<!\\)\$|\\\[(.+?)\\\]|\\\((.+?)\\\)"
-    r"|\\begin\{(?:align|equation|gather|multline)\*?\}(.+?)\\end\{"
-    rf"|(?<![\w\\$.])(-?{PLAIN_FACTOR}(?:{PLAIN_OPERATOR}{PLAIN_FACTOR})+"
-    rf"|-?(?:{PLAIN_NAME})?(?:{PLAIN_SUM})+)|(\d*\.\d+)",
-    re.DOTALL,
-)
 # Code that draws a figure, and a label of the figure in the code.
 DRAWING = re.compile(r"\[asy\].*?\[/asy\]", re.DOTALL)
 FIGURE_LABEL = re.compile(r'label\(\s*(?:rotate\([^()]*\)\s*\*\s*)?"([^"]*)"')
@@ -39,10 +25,6 @@ FIGURE_LABEL = re.compile(r'label\(\s*(?:rotate\([^()]*\)\s*\*\s*)?"([^"]*)"')
 # missing, stands before another number, or follows words and a space.
 MONEY_SIGN = re.compile(
     r"(?<![\\$])\$(?=\.?\d(?:(?:\\.|[^\\$])*(?:\Z|\$\.?\d)|[^\\$]*\s[a-z]{3,}\b[^\\$]*(?<=[\s(])\$))"
-)
-# Where a formula is split if it cannot be parsed as a whole.
-PIECE_SEPARATOR = re.compile(
-    r"\\\\|\\(?:begin|end)\{[a-z*]+\}|\"[^\"]*\"|[&=<>,;:]|\\(?:[gl]eq|approx)\b"
 )
 # The letter of an option, as in (A) Line or A. Line, and what ends the option's text.
 OPTION_LETTER = re.compile(
@@ -233,6 +215,7 @@ def read_formula_texts(question: str) -> list[tuple[str, bool]]:
 
     It asks for a formula if a word of REQUEST_WORDS stands between the previous formula and this.
     """
+    question = normalize_question(question)
     formula_texts, end = [], 0
     for match in QUESTION_FORMULA.finditer(question):
         is_asked_for = bool(REQUEST_WORDS.search(question[end : match.start()]))
@@ -251,18 +234,18 @@ def find_asked_formulas(question: str) -> list[str]:
 def read_formulas(question: str, functions: frozenset[str] = FUNCTION_NAMES) -> list[Formula]:
     """Return the formulas of a question as trees.
 
-    If a formula cannot be parsed as a whole, the pieces of it that can be parsed are returned.
+    If a formula cannot be parsed as a whole, the parts of it that can be parsed are returned.
 
     Args:
         functions: the letters of names that are functions before brackets.
     """
     trees = []
     for text, _ in read_formula_texts(question):
-        for piece in (text, *PIECE_SEPARATOR.split(text)):
-            with contextlib.suppress(Unreadable):
-                trees.append(parse_formula(piece.strip(" .,;:?"), functions))
-                if piece is text:
-                    break
+        text = text.strip(" .,;:?")
+        try:
+            trees.append(parse_formula(text, functions))
+        except Unreadable:
+            trees += parse_parts(text, functions)
     return trees
 
 
