@@ -159,9 +159,9 @@ def is_form_allowed(gold: Formula, answer: Formula, question: str) -> bool:
         or any(list_bases(part) and is_equal(part, answer) for part in expressions)
     ):
         return False
-    if describe_structure(gold) == describe_structure(answer):
-        return True  # and `is_simplest` need not be found out, which may take long
     gold_shape, answer_shape = shape(gold), shape(answer)
+    if gold_shape == answer_shape and describe_structure(gold) == describe_structure(answer):
+        return True  # and `is_simplest` need not be found out, which may take long
     is_same_form = gold_shape == answer_shape and is_simplest(gold) == is_simplest(answer)
     if is_same_form and count_symbols(gold) == count_symbols(answer):
         return not is_stated(answer, expressions) or is_stated(gold, expressions)
