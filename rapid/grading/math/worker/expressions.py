@@ -8,6 +8,13 @@ import re
 from collections import Counter
 from functools import lru_cache
 
+from copies import (
+    combines_formulas,
+    count_symbols,
+    describe_structure,
+    has_form_of_any,
+    is_stated,
+)
 from forms import (
     FACTORED_QUOTIENT,
     OTHER_SHAPE,
@@ -15,7 +22,6 @@ from forms import (
     find_unevaluated,
     get_power_base,
     has_arithmetic,
-    has_sum,
     is_simplest,
     shape,
 )
@@ -23,7 +29,6 @@ from formula import (
     EVERY_LETTER,
     FUNCTION_NAMES,
     Formula,
-    factors,
     get_letter,
     is_equal,
     is_exponential,
@@ -32,12 +37,11 @@ from formula import (
     tokens,
     value,
 )
-from lark import Token, Tree
-from question import find_asked_forms, find_vectors, has_value, list_expressions, read_formulas
+from lark import Tree
+from question import find_asked_forms, find_vectors, list_expressions, read_formulas
 from statements import is_name
 from sympy import Rational
 
-SIGN_TERMINALS = ("SIGN", "TIMES", "OVER", "SEPARATOR", "CONJUNCTION")
 # Operations that an answer may leave unevaluated only with the same numbers as the known answer.
 SUMS_AND_PRODUCTS = {"sum of numbers", "product of numbers"}
 
@@ -132,7 +136,9 @@ def is_form_allowed(gold: Formula, answer: Formula, question: str) -> bool:
     answer, the answer's exponentials must have the bases of the known answer: 4^n is not 2^{2n}.
 
     The form is the shape (`forms.shape`) and whether the formula is in simplest form. An answer
-    with the form of the known answer and the same symbols is always allowed. For others:
+    with the form of the known answer and the same symbols is allowed, unless it is a copy: it has
+    the structure of an expression of the question (copies.py), and the known answer has not. For
+    others:
 
     - If the question asks for a shape, the answer must have the shape of the known answer, and no
       arithmetic that is left to be done.
@@ -144,7 +150,7 @@ def is_form_allowed(gold: Formula, answer: Formula, question: str) -> bool:
       the known answer has another form.
     - An answer must not only repeat the question: if the question contains an expression of the
       same value, the answer must have another form. Integers are an exception, and so are answers
-      in the form of the known answer if the question contains the known answer itself.
+      in the form of the known answer if the question states the known answer itself.
     """
     asked_forms = find_asked_forms(question)  # a subset of {"shape", "simplest"}
     expressions = list_expressions(question, find_functions(gold, question))
@@ -153,12 +159,12 @@ def is_form_allowed(gold: Formula, answer: Formula, question: str) -> bool:
         or any(list_bases(part) and is_equal(part, answer) for part in expressions)
     ):
         return False
-    if ignore_order(gold) == ignore_order(answer):
-        return True  # and `is_simplest` need not be found out, which may take long
     gold_shape, answer_shape = shape(gold), shape(answer)
+    if gold_shape == answer_shape and describe_structure(gold) == describe_structure(answer):
+        return True  # and `is_simplest` need not be found out, which may take long
     is_same_form = gold_shape == answer_shape and is_simplest(gold) == is_simplest(answer)
     if is_same_form and count_symbols(gold) == count_symbols(answer):
-        return True
+        return not is_stated(answer, expressions) or is_stated(gold, expressions)
     if answer_shape == OTHER_SHAPE and (gold_shape != OTHER_SHAPE or "shape" in asked_forms):
         return False
     if "shape" in asked_forms and (answer_shape != gold_shape or has_arithmetic(answer)):
@@ -171,67 +177,12 @@ def is_form_allowed(gold: Formula, answer: Formula, question: str) -> bool:
         return True
     if not is_same_form and combines_formulas(answer, question, find_functions(gold, question)):
         return False
-    unevaluated = find_unevaluated(answer)
-    # Expressions in the question that equal the answer, and leave unevaluated only what the answer
-    # leaves unevaluated too.
-    copies = [
-        part
-        for part in expressions
-        if find_unevaluated(part) <= unevaluated and is_equal(part, answer)
-    ]
-    if is_same_form and any(count_symbols(part) == count_symbols(gold) for part in copies):
-        return True  # the question states the known answer itself
-    return not any(
-        shape(part) == answer_shape and is_simplest(part) == is_simplest(answer) for part in copies
-    )
+    if is_same_form and is_stated(gold, expressions):
+        return True  # one of several choices
+    return not has_form_of_any(answer, expressions)
 
 
 def list_bases(formula: Formula) -> set[Rational]:
     """Return the bases of the exponentials in a formula: {4} for 4^n + 1."""
     parts = formula.iter_subtrees() if isinstance(formula, Tree) else []
     return {value(get_power_base(part)) for part in parts if is_exponential(part)}
-
-
-def combines_formulas(answer: Formula, question: str, functions: frozenset[str]) -> bool:
-    """Return whether an answer is a product or quotient of sums that the question contains.
-
-    An example is (x+2)(x+3) for the product of $x+2$ and $x+3$, or (x+2)^2 for a square. Factors
-    that are no sums must be formulas of the question, as x in x(x+2) for $x$ times $x+2$.
-
-    Args:
-        functions: the letters of names that are functions before brackets.
-    """
-    all_factors = [factor for _, factor in factors(answer)]
-    sums = [factor for factor in all_factors if has_sum(factor)]
-    if not sums or (len(all_factors) < 2 and kind(sums[0]) != "power"):
-        return False
-    expressions = list_expressions(question, functions)
-    question_sums = {value(part) for part in expressions if has_sum(part)}
-    formulas = {value(part) for part in read_formulas(question, functions) if has_value(part)}
-    return all(
-        value(get_power_base(factor)) in question_sums
-        if has_sum(factor)
-        else value(factor) in formulas
-        for factor in all_factors
-    )
-
-
-def ignore_order(formula: Formula) -> str:
-    """Return a text that two formulas share if they differ only in the order of terms and factors.
-
-    Factors after a slash keep their order.
-    """
-    if isinstance(formula, Token):
-        return str(formula)
-    parts = [*map(ignore_order, formula.children)]
-    if kind(formula) == "sum":
-        signed = parts if kind(formula.children[0]) == "SIGN" else ["+", *parts]
-        parts = sorted(map("".join, zip(signed[::2], signed[1::2], strict=True)))
-    elif kind(formula) == "product" and "OVER" not in map(kind, formula.children):
-        parts = sorted(map(ignore_order, operands(formula)))
-    return f"{kind(formula)}({' '.join(parts)})"
-
-
-def count_symbols(formula: Formula) -> Counter:
-    """Count the letters, numbers and commands in a formula: all tokens but signs."""
-    return Counter(token for token in tokens(formula) if kind(token) not in SIGN_TERMINALS)

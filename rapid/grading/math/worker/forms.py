@@ -27,6 +27,7 @@ from formula import (
     value,
 )
 from lark import Token
+from signs import drop_minus_sign, has_sign_in_argument, has_two_signs, is_negated
 from sympy import Rational
 from zeros import denest_roots, factor_polynomial, get_primitive_base, split_exponentials
 
@@ -51,16 +52,6 @@ def number_style(formula: Formula) -> str:
             return "scientific" if kind(number) == "NUMBER" and is_integer_power else ""
     styles = {"REPEATING_DECIMAL": "repeating decimal", "MIXED_NUMBER": "mixed number"}
     return styles.get(kind(formula), "")
-
-
-def drop_minus_sign(formula: Formula) -> Formula:
-    """Return a formula without its minus sign."""
-    return formula.children[1] if is_negated(formula) else formula
-
-
-def is_negated(formula: Formula) -> bool:
-    """Return whether a formula is a single term with a minus sign, such as -x."""
-    return kind(formula) == "sum" and len(formula.children) == 2 and formula.children[0] == "-"
 
 
 def has_sum(formula: Formula) -> bool:
@@ -124,6 +115,8 @@ def find_unevaluated_at_top(formula: Formula) -> Iterator[str]:
     match operation:
         case "sum":
             yield from find_unevaluated_in_sum(terms(formula))
+            if has_two_signs(formula):
+                yield "two signs in a row"
         case "product":
             yield from find_unevaluated_in_product(formula)
         case "power":
@@ -136,12 +129,14 @@ def find_unevaluated_at_top(formula: Formula) -> Iterator[str]:
         case "function_call":
             # exp(x) counts like e^x, in which "e" is found as a letter.
             yield {"\\exp": "e"}.get(formula.children[0], str(formula.children[0]))
+            if has_sign_in_argument(formula):
+                yield "sign in an argument"
         case _:
             yield operation
 
 
 def find_unevaluated_in_sum(signed_terms: list[tuple[str, Formula]]) -> Iterator[str]:
-    """Yield what a sum leaves unevaluated: like terms, zeros, constants, two signs in a row."""
+    """Yield what the terms of a sum leave unevaluated: like terms, zeros, constants."""
     # Each term as a number times a symbolic part: like terms have the same symbolic part. 2^{2n+1}
     # is 2 times 4^n.
     values = (split_exponentials(value(term)) for _, term in signed_terms)
@@ -153,8 +148,6 @@ def find_unevaluated_in_sum(signed_terms: list[tuple[str, Formula]]) -> Iterator
     # 1 + pi: without letters, the sum is a number that could be computed.
     if len(signed_terms) > 1 and not any(part.free_symbols for part in symbolic_parts):
         yield "sum of constants"
-    if any(is_negated(term) for _, term in signed_terms):
-        yield "two signs in a row"
 
 
 def find_unevaluated_in_power(base: Formula, exponent: Formula) -> Iterator[str]:

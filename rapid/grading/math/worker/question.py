@@ -7,31 +7,14 @@ import re
 from formula import (
     FUNCTION_NAMES,
     Formula,
-    is_tuple_of_names,
-    kind,
-    operands,
     parse_formula,
     tokens,
     value,
 )
+from formula_finder import QUESTION_FORMULA, normalize_question, parse_parts
 from lark import Tree
 from latex import Unreadable, clean_latex
 
-# Parts of a formula without LaTeX, such as 2(x+3)-5: an operator (but no slash of m/s or km/h), a
-# number or name, a sum in brackets, and a factor.
-PLAIN_OPERATOR = r" ?(?:[-+*=]|/(?![hs]\b)) ?"
-PLAIN_NAME = r"(?:\d+(?:\.\d+)?[a-z]?|[a-z])(?:\^\d+)?(?![a-zA-Z\d])"
-PLAIN_SUM = rf"\({PLAIN_NAME}(?:{PLAIN_OPERATOR}{PLAIN_NAME})+\)(?:\^\d+)?"
-PLAIN_FACTOR = rf"(?:(?:{PLAIN_NAME})?(?:{PLAIN_SUM}|\([a-z]\))+|{PLAIN_NAME})"
-# A formula in a question: in dollar signs, \[ \], \( \) or an environment such as align, or an
-# operation or a decimal outside of them.
-QUESTION_FORMULA = re.compile(
-    r"\$\$(.+?)\$\$|(?<!\\)\$(.+?)(?<!\\)\$|\\\[(.+?)\\\]|\\\((.+?)\\\)"
-    r"|\\begin\{(?:align|equation|gather|multline)\*?\}(.+?)\\end\{"
-    rf"|(?<![\w\\$.])(-?{PLAIN_FACTOR}(?:{PLAIN_OPERATOR}{PLAIN_FACTOR})+"
-    rf"|-?(?:{PLAIN_NAME})?(?:{PLAIN_SUM})+)|(\d*\.\d+)",
-    re.DOTALL,
-)
 # Code that draws a figure, and a label of the figure in the code.
 DRAWING = re.compile(r"\[asy\].*?\[/asy\]", re.DOTALL)
 FIGURE_LABEL = re.compile(r'label\(\s*(?:rotate\([^()]*\)\s*\*\s*)?"([^"]*)"')
@@ -39,10 +22,6 @@ FIGURE_LABEL = re.compile(r'label\(\s*(?:rotate\([^()]*\)\s*\*\s*)?"([^"]*)"')
 # missing, stands before another number, or follows words and a space.
 MONEY_SIGN = re.compile(
     r"(?<![\\$])\$(?=\.?\d(?:(?:\\.|[^\\$])*(?:\Z|\$\.?\d)|[^\\$]*\s[a-z]{3,}\b[^\\$]*(?<=[\s(])\$))"
-)
-# Where a formula is split if it cannot be parsed as a whole.
-PIECE_SEPARATOR = re.compile(
-    r"\\\\|\\(?:begin|end)\{[a-z*]+\}|\"[^\"]*\"|[&=<>,;:]|\\(?:[gl]eq|approx)\b"
 )
 # The letter of an option, as in (A) Line or A. Line, and what ends the option's text.
 OPTION_LETTER = re.compile(
@@ -53,7 +32,7 @@ OPTION_END = re.compile(r"\n|\\q?quad|\\\]")
 FINDING_VERBS = "find|compute|determine|calculate|evaluate"
 WRITING_VERBS = "express|write|give|enter"
 # Words with which a question asks for a shape of the answer (`forms.shape`), for its simplest form,
-# for the formula that follows, for a rounded value, and for an order of several values.
+# for the formula that follows, and for a rounded value.
 SHAPE_WORDS = re.compile(
     r"\bfactor (?:the|each|completely|over|into|\$|\\\()|factored|\bexpand\b|expanded|mixed number"
     r"|common fraction|\b(?:as|into|to) (?:an? )?(?:\w+ )?(?:fraction|decimal|percent)|decimal form"
@@ -75,32 +54,6 @@ ROUNDING_WORDS = re.compile(
     r"|\bround(?:ed)? (?:your|the answer|each|to|off|up|down)\b|\bdecimal places?\b"
     r"|\bsignificant (?:dig|fig)"
     rf"|\b(?:what|how|{FINDING_VERBS}|answer)\b[^.?!]*\bapproximat"
-)
-ORDER_WORDS = re.compile(
-    r"(?i)\bin (?:\w+ )?order\b|\b(?:least|greatest|smallest|largest)\b.*"
-    r"\b(?:first|to)\b"
-    r"|ascending|descending|respectively|beginning with|starting with|arrange|\bsort\b"
-    r"|\b(?:as|form) \$[a-zA-Z]\$?, *\$?[a-zA-Z]\b"
-)
-# The different things that a question asks for, whose values have the order of the things: names,
-# as in "the values of $a$ and $b$", or nouns, as in "the mean and the median".
-NAMES_IN_REQUEST = re.compile(
-    rf"(?i)\b(?:values of|{FINDING_VERBS}|solve for|what are|constants) "
-    r"((?:\$[a-z]\$,? |\$?[a-z], ?)+\$?and \$?[a-z]\$)"
-)
-NOUNS_IN_REQUEST = re.compile(
-    rf"(?i)\b(?:{FINDING_VERBS}|{WRITING_VERBS}|what (?:is|are)) the (?:[a-z]+ ){{1,2}}"
-    r"and (?:the )?[a-z]"
-    r"|\bhow many [a-z]+ and [a-z]+ (?:are|were|did|does|do|will|can|has|have)\b"
-)
-# Words of a question whose answer may be an interval, if it has an inequality and in any case, and
-# those with which a question asks for a tuple.
-SOLVE_WORDS = re.compile(r"(?i)\bsolv|\bsolution|\bvalues? of|\bfor (?:what|which)\b")
-INTERVAL_WORDS = re.compile(r"(?i)interval|\bdomain|\brange|inequalit")
-TUPLE_WORDS = re.compile(
-    rf"(?i)\bordered\b|\b(?:values? of|for|{FINDING_VERBS}) \$[a-z]\$ and \$[a-z]\$"
-    rf"|\b(?:{FINDING_VERBS}|{WRITING_VERBS}|convert|(?<!for )(?:what|which))\b"
-    r"[^.?!,$]*\b(?:pair|triple|(?:mid|end)?point|coordinate|vector|center|vert[ei])"
 )
 # A name in bold or with an arrow, and a single capital.
 VECTOR = re.compile(
@@ -135,24 +88,6 @@ def find_asked_forms(question: str) -> set[str]:
     return {form for form in patterns if patterns[form].search(question.lower())}
 
 
-def asks_interval(question: str) -> bool:
-    """Return whether the answer of a question may be an interval, as that of an inequality is."""
-    formulas = read_formulas(question)
-    trees = [part for part in formulas if isinstance(part, Tree)]
-    if asks_tuple(question):
-        return False
-    if not SOLVE_WORDS.search(question):
-        return INTERVAL_WORDS.search(question) is not None
-    # x < y compares two names, and is no inequality to solve.
-    has_inequality = any(
-        not {"<", ">", "\\leq", "\\geq"}.isdisjoint(chain.children)
-        and [*map(kind, operands(chain))].count("NAME") < 2
-        for tree in trees
-        for chain in tree.find_data("chain")
-    )
-    return has_inequality or INTERVAL_WORDS.search(question) is not None
-
-
 def find_options(question: str) -> dict[str, str]:
     """Return the options of a multiple choice question by letter, as LaTeX from `clean_latex`."""
     letters = [*OPTION_LETTER.finditer(question)]
@@ -165,37 +100,9 @@ def find_options(question: str) -> dict[str, str]:
     return options
 
 
-def asks_tuple(question: str) -> bool:
-    """Return whether a question asks for a tuple, by its words or by names such as (x, y).
-
-    Names in brackets may also be an interval, if the question is about intervals.
-    """
-    sentences = filter(QUESTION_WORDS.search, split_sentences(question))
-    if TUPLE_WORDS.search(question):
-        return True
-    return not INTERVAL_WORDS.search(question) and any(
-        is_tuple_of_names(formula) for sentence in sentences for formula in read_formulas(sentence)
-    )
-
-
 def split_sentences(question: str) -> list[str]:
     """Return the sentences of a question."""
     return re.split(r"(?<=[\w)}\]$])[.?!]\$*(?:\\[)\]])?\s", question.strip())
-
-
-def has_ordered_values(question: str, count: int) -> bool:
-    """Return whether a question asks for several values in an order.
-
-    It does so with a word of ORDER_WORDS, or if it asks for as many different things as there are
-    values (`count`), such as the mean and the median. Roots are not different things.
-    """
-    if ORDER_WORDS.search(question):
-        return True
-    request = find_request(question)
-    names = NAMES_IN_REQUEST.search(request)
-    if names and len(re.findall(r"(?i)\b[a-z]\b", names[1])) == count:
-        return True
-    return count == 2 and NOUNS_IN_REQUEST.search(request) is not None
 
 
 def find_request(question: str) -> str:
@@ -233,6 +140,7 @@ def read_formula_texts(question: str) -> list[tuple[str, bool]]:
 
     It asks for a formula if a word of REQUEST_WORDS stands between the previous formula and this.
     """
+    question = normalize_question(question)
     formula_texts, end = [], 0
     for match in QUESTION_FORMULA.finditer(question):
         is_asked_for = bool(REQUEST_WORDS.search(question[end : match.start()]))
@@ -251,18 +159,18 @@ def find_asked_formulas(question: str) -> list[str]:
 def read_formulas(question: str, functions: frozenset[str] = FUNCTION_NAMES) -> list[Formula]:
     """Return the formulas of a question as trees.
 
-    If a formula cannot be parsed as a whole, the pieces of it that can be parsed are returned.
+    If a formula cannot be parsed as a whole, the parts of it that can be parsed are returned.
 
     Args:
         functions: the letters of names that are functions before brackets.
     """
     trees = []
     for text, _ in read_formula_texts(question):
-        for piece in (text, *PIECE_SEPARATOR.split(text)):
-            with contextlib.suppress(Unreadable):
-                trees.append(parse_formula(piece.strip(" .,;:?"), functions))
-                if piece is text:
-                    break
+        text = text.strip(" .,;:?")
+        try:
+            trees.append(parse_formula(text, functions))
+        except Unreadable:
+            trees += parse_parts(text, functions)
     return trees
 
 

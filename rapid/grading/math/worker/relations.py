@@ -7,9 +7,10 @@ answer. The children of a chain, such as 2 <= x < 5, are its sides and, between 
 
 import contextlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import pairwise, repeat
 
+from answer_kinds import asks_interval, asks_tuple, has_ordered_values, is_about_intervals
 from expressions import find_functions, is_same_number
 from forms import find_unevaluated
 from formula import (
@@ -26,11 +27,8 @@ from lark import Token, Tree
 from latex import Unreadable
 from question import (
     ROUNDING_WORDS,
-    asks_interval,
-    asks_tuple,
     find_asked_forms,
     find_asked_formulas,
-    has_ordered_values,
     has_value,
     read_formulas,
 )
@@ -128,24 +126,22 @@ def is_same_collection(gold: Formula, answer: Formula, question: str) -> bool:
     # word if it contains a double quote.
     if "tuple" in kinds and any(has_separator(formula, '"') for formula in (gold, answer)):
         return False
-    # A list may stand for a tuple, but not if it has equations or inequalities, and not for an
-    # interval.
+    # A list may stand for a tuple, but not if it has equations or inequalities, and not for a pair
+    # that may be an interval.
     has_relations = "chain" in map(kind, (*gold_elements, *answer_elements))
     is_unbracketed_tuple = kinds == {"list", "tuple"} and not (
-        has_relations
-        or (len(gold_elements) == 2 and asks_interval(question))
-        or any(map(sign_of_infinity, gold_elements))
+        has_relations or not is_tuple(gold, question) or any(map(sign_of_infinity, gold_elements))
     )
     # 1, 3, 5, \dots goes on as its order tells. Two pairs are no values of two different things.
-    are_values = COLLECTION_KINDS.isdisjoint(gold_kinds)
+    are_values = "tuple" not in gold_kinds or asks_interval(question)
     has_order = "\\dots" in gold_elements or (
         are_values and has_ordered_values(question, len(gold_elements))
     )
-    is_ordered_list = kinds <= {"list", "set"} and has_order
+    is_ordered_list = kind(gold) == "list" and kinds <= {"list", "set"} and has_order
     if (
         is_unbracketed_tuple
         or is_ordered_list
-        or (kinds == {"tuple", "open_interval"} and may_be_interval(gold, question))
+        or (kinds == {"tuple", "open_interval"} and is_interval(gold, question))
         or len(kinds & ORDERED_KINDS) == len(kinds) == 1  # the same kind, whose parts have an order
     ):
         return all(map(is_same, gold_elements, answer_elements, repeat(question)))
@@ -165,15 +161,30 @@ def is_same_collection(gold: Formula, answer: Formula, question: str) -> bool:
     )
 
 
-def may_be_interval(gold: Tree, question: str) -> bool:
-    """Return whether a known answer such as (1, 2) may be an open interval.
-
-    It is a tuple if the question asks for one, or if its left part is not below its right part.
-    """
-    if kind(gold) == "open_interval":
+def is_interval(formula: Tree, question: str) -> bool:
+    """Return whether a pair such as (1, 2) is an open interval: if the question asks for one."""
+    if kind(formula) == "open_interval":
         return True
-    ends = operands(gold)
-    return not asks_tuple(question) and not (value(ends[1]) - value(ends[0])).is_nonpositive
+    return has_increasing_ends(formula) and asks_interval(question)
+
+
+def is_tuple(formula: Tree, question: str) -> bool:
+    """Return whether a tuple or list is a tuple, and no interval.
+
+    A pair that could be an open interval is a tuple only if the question asks for one, but a list
+    of two is no tuple only if the question is about intervals.
+    """
+    if kind(formula) == "list":
+        return len(operands(formula)) != 2 or not is_about_intervals(question)
+    return not has_increasing_ends(formula) or asks_tuple(question)
+
+
+def has_increasing_ends(formula: Tree) -> bool:
+    """Return whether a tuple is a pair of real numbers, the first of which is smaller."""
+    ends = operands(formula)
+    if len(ends) != 2 or not all(map(has_value, ends)):
+        return False
+    return bool((value(ends[1]) - value(ends[0])).is_positive)
 
 
 def is_permutation(
@@ -192,8 +203,8 @@ def is_permutation(
 def is_same_named(gold: Formula, answer: Formula, question: str) -> bool:
     """Return whether values with names, such as x = 1, y = 2, are the same.
 
-    If only the answer has names, the values are compared in the order in which the question lists
-    the names, or else in their alphabetical order. If only the known answer has names, the values
+    If only the answer has names, the values are compared in the order of a tuple of the names in
+    the question, or else in that of `order_names`. If only the known answer has names, the values
     are compared in the known answer's order. The answer may not make up names.
     """
     gold_values, answer_values = find_named_values(gold), find_named_values(answer)
@@ -204,25 +215,66 @@ def is_same_named(gold: Formula, answer: Formula, question: str) -> bool:
     if "open_interval" in (kind(gold), kind(answer)):
         return False  # 1 < x < 2 is not x = 1, y = 2
     if gold_values:
+        is_tuple_of_values = (
+            kind(answer) == "list"
+            and not has_separator(answer, '"')
+            and "chain" not in map(kind, operands(answer))
+        )
+        answer = Tree("tuple", operands(answer)) if is_tuple_of_values else answer
         return is_same_collection(Tree("tuple", list(gold_values.values())), answer, question)
     if "chain" in map(kind, operands(gold)):
         return False  # x = 1, x = 2 is not x = 1, y = 2
     # In (h, k) = (1, 2) the names say no more than the order.
     if kind(answer) == "list" and not are_names_of_question(answer_values, gold, question):
         return False
-    tuples = [
+    letters = {str(name).partition("_")[0] for name in answer_values}
+    if len(letters) == 1 and kind(gold) == "list":  # x_1 = 1, x_2 = 2
+        return is_same_collection(gold, Tree("list", [*answer_values.values()]), question)
+    tuples = find_tuples_of(answer_values, question)
+    # A known answer (1, 2) may be an interval, unless the question has a tuple of the names, and a
+    # known answer 1, 2 may be the values of one name.
+    if not tuples and kind(gold) == "tuple":
+        is_bracketed = kind(answer) != "list" and not asks_interval(question)
+        if not is_bracketed and not is_tuple(gold, question):
+            return False
+    if kind(gold) == "list":
+        are_different = (
+            has_ordered_values(question, len(answer_values))
+            or asks_tuple(question)
+            or {*answer_values} <= {*read_formulas(question)}
+        )
+        if has_separator(gold, "or") or not are_different:
+            return False
+        gold = Tree("tuple", operands(gold))
+    names = [*tuples, order_names(answer, question)][0]
+    values = Tree("tuple", [answer_values[name] for name in names])
+    return is_same_collection(gold, values, question)
+
+
+def find_tuples_of(names: Collection[Formula], question: str) -> list[list[Formula]]:
+    """Return the tuples of certain names in a question, in the question's order of the names."""
+    return [
         operands(part)
         for part in read_formulas(question)
-        if kind(part) == "tuple" and set(operands(part)) == set(answer_values)
+        if kind(part) == "tuple" and set(operands(part)) == set(names)
     ]
-    # A known answer (1, 2) may be an interval, unless the question has a tuple of the names.
-    if not tuples and kind(gold) == "tuple" and len(answer_values) == 2 and asks_interval(question):
-        return False
-    names = [*tuples, sorted(answer_values, key=lambda name: str(name).strip("\\"))][0]
-    values = Tree("tuple", [answer_values[name] for name in names])
-    if kind(gold) == "list" and not has_separator(gold, "or"):
-        gold = Tree("tuple", operands(gold))
-    return is_same_collection(gold, values, question)
+
+
+def order_names(answer: Formula, question: str) -> list[Formula]:
+    """Return the names of an answer's values in the order in which a tuple has the values.
+
+    This is the alphabetical order for the coordinates x, y and z, and else the order in a tuple of
+    the answer, such as (m, b) = (2, 3). For m = 2, b = 3 it is the order in which the question has
+    the names as formulas of their own, or the alphabetical order if it does not have them.
+    """
+    names = list(find_named_values(answer))
+    if not {*names} <= {*"xyz"}:
+        if kind(answer) != "list":
+            return names
+        mentioned = [part for part in dict.fromkeys(read_formulas(question)) if part in names]
+        if len(mentioned) == len(names):
+            return mentioned
+    return sorted(names, key=lambda name: str(name).strip("\\"))
 
 
 def is_same_chain(gold: Tree, answer: Formula, question: str) -> bool:

@@ -37,6 +37,8 @@ def normalize(formula: Formula) -> Formula:
     if points := list_excluded_points(formula):
         bounds = [MINUS_INFINITY, *points, INFINITY]
         return Tree("union", [Tree("open_interval", [*ends]) for ends in pairwise(bounds)])
+    if kind(formula) == "union":
+        return Tree("union", [*map(read_interval, formula.children)])
     ends = operands(formula) if kind(formula) == "tuple" else []
     if len(ends) == 2 and any(map(sign_of_infinity, ends)):
         return Tree("open_interval", formula.children)
@@ -97,6 +99,12 @@ def intersect_inequalities(formula: Formula) -> Formula | None:
     return Tree(INTERVAL_KINDS[2 * is_left_included + is_right_included], [left, right])
 
 
+def read_interval(formula: Formula) -> Formula:
+    """Return a pair such as (1, 2) as an open interval, and any other formula unchanged."""
+    is_pair = kind(formula) == "tuple" and len(operands(formula)) == 2
+    return Tree("open_interval", formula.children) if is_pair else formula
+
+
 def replace_plus_minus(formula: Formula, plus: str, minus: str) -> Formula:
     """Return a formula with the sign `plus` in place of \\pm, and `minus` in place of \\mp."""
     if isinstance(formula, Token):
@@ -116,14 +124,12 @@ def to_interval(chain: Tree) -> Formula:
     """
     sides, relations = operands(chain), [str(part) for part in chain.children[1::2]]
     if relations == ["\\in"]:
-        right_side = normalize(sides[1])
+        right_side = read_interval(normalize(sides[1]))
         kinds = (kind(right_side), *map(kind, operands(right_side)))
         if is_tuple_of_names(sides[0]) and kinds[0] == "set" and {*kinds[1:]} == {"tuple"}:
             equal = Token("RELATION", "=")
             pairs = [Tree("chain", [sides[0], equal, part]) for part in operands(right_side)]
             return Tree("set", pairs)
-        if kind(right_side) == "tuple" and len(operands(right_side)) == 2:
-            right_side = Tree("open_interval", right_side.children)
         is_set = kind(right_side) in (*INTERVAL_KINDS, "union", "set")
         return right_side if is_set and is_name(sides[0]) else chain
     if not {*relations} <= {"<", "\\leq"} and not {*relations} <= {">", "\\geq"}:
