@@ -109,7 +109,7 @@ def test_micro_batches_have_requested_size(train, toy_model, settings, micro_bat
 
 
 @pytest.mark.parametrize(
-    ("rows", "expected_generations", "has_logps"), [(8, 4, True), (6, 1, False)]
+    ("rows", "expected_generations", "has_logps"), [(8, 4, True), (6, 2, False)]
 )
 def test_sampler_gets_group_size_only_for_whole_groups(
     toy_model, tmp_path, monkeypatch, rows, expected_generations, has_logps
@@ -127,6 +127,36 @@ def test_sampler_gets_group_size_only_for_whole_groups(
     output = trainer._generate_single_turn(prompts, None, {}, 4)
     assert calls == [(expected_generations, False)] * 2
     assert output == (prompts, [[-0.5 * row] for row in range(rows)] if has_logps else None)
+
+
+@pytest.mark.parametrize(
+    ("sampling_batch_size", "group_size", "first_row", "rows"),
+    [
+        (None, 4, 0, 16),
+        (4, 8, 0, 16),  # groups of evaluation that are larger than a batch
+        (12, 8, 0, 32),  # batches that end within groups
+        (6, 4, 0, 22),
+        (5, 4, 0, 16),
+        (4, 4, 6, 6),  # a process whose first row is within a group
+        (4, 8, 12, 12),
+    ],
+)
+def test_server_samples_from_prompt_of_each_row(
+    toy_model, tmp_path, monkeypatch, sampling_batch_size, group_size, first_row, rows
+):
+    """TRL sends a vLLM server each num_generations-th prompt, to be sampled num_generations times.
+
+    The completion here is the prompt.
+    """
+
+    def sample_on_server(self, prompt_ids, _, __, num_generations, ___):
+        sent = prompt_ids[::num_generations]
+        return [ids for ids in sent for _ in range(num_generations)][: len(prompt_ids)], None
+
+    monkeypatch.setattr(GRPOTrainer, "_generate_single_turn", sample_on_server)
+    trainer = build_trainer(toy_model, tmp_path, sampling_batch_size=sampling_batch_size)
+    prompts = [[row // group_size] for row in range(first_row, first_row + rows)]
+    assert trainer._generate_single_turn(prompts, None, {}, group_size) == (prompts, None)
 
 
 def test_grading_while_sampling_trains_to_the_same_bits(toy_model, tmp_path):

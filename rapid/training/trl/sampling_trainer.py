@@ -9,13 +9,13 @@ import inspect
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from copy import deepcopy
 from functools import cached_property
+from math import gcd
 from typing import Any
 from unittest.mock import patch
 
 import torch
 from accelerate.utils import is_peft_model, send_to_device
 from accelerate.utils.memory import clear_device_cache
-from datasets import Dataset, IterableDataset
 from torch import Tensor
 from transformers import GenerationConfig
 from trl import GRPOTrainer
@@ -52,7 +52,7 @@ from rapid.training.trl.completions_table import CompletionsTableTrainer
 from rapid.training.trl.loss_trainer import TrlLossTrainer
 from rapid.training.trl.micro_batch_trainer import MicroBatchTrainer
 from rapid.training.trl.placement import use_one_device
-from rapid.training.trl.prompts import PromptCheckTrainer
+from rapid.training.trl.prompts import PromptTrainer
 from rapid.training.trl.resumable_trainer import ResumableTrainer
 from rapid.training.trl.vllm import (
     match_engine_to_policy,
@@ -62,7 +62,7 @@ from rapid.training.trl.vllm import (
 
 
 class SamplingTrainer(
-    ResumableTrainer, MicroBatchTrainer, TrlLossTrainer, PromptCheckTrainer, CompletionsTableTrainer
+    ResumableTrainer, MicroBatchTrainer, TrlLossTrainer, PromptTrainer, CompletionsTableTrainer
 ):
     """GRPOTrainer without its training loop. Arguments are the same, with a `RapidConfig`.
 
@@ -120,46 +120,6 @@ class SamplingTrainer(
         log = self._metrics["train" if self.model.training else "eval"]
         for name, value in values.items():
             log[name].append(value)
-
-    # Prompts --------------------------------------------------------------------------------------
-
-    @override
-    def _get_dataloader(
-        self,
-        dataset,
-        description,
-        batch_size,
-        sampler_fn=None,
-        is_training=False,
-        dataloader_key=None,
-    ):
-        """Return a dataloader whose batches are this process's part of an inference batch.
-
-        TRL's per_device_train_batch_size * steps_per_generation rows are too many if n_step is not
-        a multiple of the number of processes. TRL also reads the same rows again in each step on a
-        batch, and moves them to the device. Here rows are cached, and moved once, for sampling.
-        """
-        if is_training:
-            size = self.args.H * self.args.n_step
-            batch_size = size // self.accelerator.num_processes
-            if isinstance(dataset, Dataset):
-                dataset = batches.RecentRows(dataset, size // self.num_generations)
-        loader = super()._get_dataloader(
-            dataset, description, batch_size, sampler_fn, is_training, dataloader_key
-        )
-        if is_training:
-            loader.device = None
-        return loader
-
-    @override
-    def get_test_dataloader(self, test_dataset):
-        """Return `predict`'s dataloader; each prompt of a stream is repeated, once per completion.
-
-        TRL does not repeat the prompts of a stream here, as it does in training and evaluation.
-        """
-        if isinstance(test_dataset, IterableDataset):
-            return self.get_eval_dataloader(test_dataset)
-        return super().get_test_dataloader(test_dataset)
 
     # Sampling -------------------------------------------------------------------------------------
 
@@ -264,11 +224,11 @@ class SamplingTrainer(
     ):
         """Sample in batches of `sampling_batch_size`; TRL samples all prompts in one batch.
 
-        TRL takes each num_generations rows as a group. If processes share a group, the rows of this
-        process are not whole groups. Each row is then passed as a group of one.
+        TRL takes each num_generations rows as a group, and may sample from the first row's prompt
+        only. A batch may not consist of whole groups, as processes may share a group, and groups of
+        evaluation have a size of their own. It is then passed as smaller groups: gcd is the largest
+        size that divides the rows of this process, its batches and its groups.
         """
-        if len(prompt_ids) % num_generations:
-            num_generations = 1
         completion_ids: list[list[int]] = []
         logps: list[list[float]] = []
         end = 0
@@ -279,7 +239,7 @@ class SamplingTrainer(
                     prompt_ids[start:end],
                     images,
                     multimodal_fields,
-                    num_generations,
+                    gcd(len(prompt_ids), end - start, num_generations),
                     has_tool_images,
                 )
             refuse_completions([row.get("prompt") for row in self._examples[start:end]], ids)
