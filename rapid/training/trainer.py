@@ -137,6 +137,7 @@ class RapidTrainer(GradientTrainer):
             if not self._pending_steps:  # no mini-batch is left: sample the next inference batch
                 with self.clock.phase("other"):
                     Z = self._sample_batch(inputs)  # N_inference y ~ pi(.|x), with rewards R
+                    self._check_samples(Z, inputs[0].get("prompt"))
                     Z = self._resample_groups(Z)
                     self._check_inference_batch(Z)
                     self._find_micro_batch_limit(Z)
@@ -273,19 +274,22 @@ class RapidTrainer(GradientTrainer):
         """Sample and grade completions; return those of all processes."""
         batch = self._generate_and_score_completions(inputs)
         batch = gather_batch(batch, self.accelerator, self._tokenizer.pad_token_id)
-        batch = batches.mark_graded(batch, self.num_generations)
+        return batches.mark_graded(batch, self.num_generations)
+
+    def _check_samples(self, batch: Batch, prompt: Any) -> None:
+        """Warn once if all completions are cut off or ungraded; `prompt` is that of the first."""
         step = self.state.global_step + 1
         # TRL appends a value for each batch; the last value is this batch's.
         (*_, clipped_ratio) = self._metrics["train"]["completions/clipped_ratio"]
         self.notices.check_lengths(step, clipped_ratio, len(batch["graded"]))
-        self.notices.check_graded(step, batch, inputs[0].get("prompt"))
-        return batch
+        self.notices.check_graded(step, batch, prompt)
 
     def _resample_groups(self, batch: Batch) -> Batch:
         """Replace groups without signal by groups of other prompts (DAPO's dynamic sampling).
 
         A group has signal if its rewards differ. At most dynamic_sampling_rounds - 1 further rounds
-        are sampled, from which only groups with signal are used.
+        are sampled, from which only groups with signal are used. They do not enter TRL's metrics,
+        such as `reward`, which tell how the policy does on prompts drawn at random.
         """
         group_size, processes = self.num_generations, self.accelerator.num_processes
         signal_column, pad_id = self.args.dynamic_sampling_by, self._tokenizer.pad_token_id
@@ -300,7 +304,7 @@ class RapidTrainer(GradientTrainer):
             self._resampled_prompts += count
             indices = [i for i in islice(self._spare_prompts, count) for _ in range(group_size)]
             prompts = [self.train_dataset[i] for i in indices]
-            with self.accelerator.split_between_processes(prompts) as inputs:
+            with self.accelerator.split_between_processes(prompts) as inputs, self.keep_metrics():
                 new_batch = self._sample_batch(inputs)
             batch = batches.replace_groups(
                 batch, without_signal, new_batch, group_size, pad_id, signal_column

@@ -121,6 +121,13 @@ class SamplingTrainer(
         for name, value in values.items():
             log[name].append(value)
 
+    @contextmanager
+    def keep_metrics(self):
+        """Drop the metrics of completions that are sampled within the context, but count tokens."""
+        with patch.object(self, "_metrics", deepcopy(self._metrics)):
+            yield
+        self._metrics["train"]["num_tokens"] = [self.state.num_input_tokens_seen]
+
     # Sampling -------------------------------------------------------------------------------------
 
     @override
