@@ -201,6 +201,7 @@ class RapidTrainer(GradientTrainer):
                 # TRL logs its own metrics. The shares are added up for the metric `run`, the share
                 # of the mini-batch that was run.
                 self._means.add({}, micro_batch["sequence_share"])
+                self._sampler_check.add_errors(micro_batch, self._detached_log_pi)
             self.last_pass = self.state.global_step + 1, micro_batch, self._detached_log_pi
             return loss
         local_logp, entropy = self._compute_log_pi(model, micro_batch)
@@ -219,6 +220,8 @@ class RapidTrainer(GradientTrainer):
         )
         loss, metrics = algorithm.loss(self.args.settings, loss_inputs)
         self._add_token_means(micro_batch, local_logp.detach(), entropy)
+        if self.model.training:
+            self._sampler_check.add_errors(micro_batch, local_logp.detach())
         if not micro_batch.get("is_last", True):
             # Each micro-batch of a chunk computes the loss of the whole chunk. All but the last
             # return 0 with the gradient of their rows, so that the loss is added once.
@@ -328,6 +331,7 @@ class RapidTrainer(GradientTrainer):
 
     def _record_step(self, mini_batch: Batch, seconds: float) -> None:
         """Log the metrics of an optimizer step, of its micro-batches and of its mini-batch."""
+        self._sampler_check.judge_errors(self)
         means, run_share = self._log_means()
         signal_column = self.args.dynamic_sampling_by
         metrics = compute_mini_batch_metrics(mini_batch, self.num_generations, signal_column)

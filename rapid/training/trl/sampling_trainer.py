@@ -8,7 +8,7 @@ Trainer would do instead. Terms (inference batch, H, chunk, log mu): see `rapid.
 import inspect
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from copy import deepcopy
-from functools import cached_property
+from functools import cached_property, partial
 from math import gcd
 from typing import Any
 from unittest.mock import patch
@@ -90,7 +90,8 @@ class SamplingTrainer(
             remove_dropout(self.model)
         self._examples: list[dict] = []  # dataset rows of the batch being sampled
         self._sampled_logp: list[Tensor] = []  # log mu, (T,), of each completion of that batch
-        self._sampler_check = SamplerCheck()  # compares the sampler with the policy
+        # Compares the sampler with the policy.
+        self._sampler_check = SamplerCheck(partial(self.accelerator.reduce, reduction="mean"))
         self._time_limit = TimeLimit.from_config(args)
         # Grades completions while others are sampled.
         self._early_grading = StreamedRewards.from_trainer(self, self._time_limit)
