@@ -36,7 +36,7 @@ from rapid.training.contradictions import find_sampling_changes
 from rapid.training.dropout import has_dropout
 from rapid.training.forward import compute_completion_logps
 from rapid.training.micro_batches import select_local
-from rapid.training.trl.vllm import get_engine_dtype
+from rapid.training.trl.vllm import PROCESSED_LOGPROBS, get_engine_dtype
 
 logger = logging.getLogger(__name__)
 
@@ -137,6 +137,9 @@ class SamplerCheck:
             )
         mean = float(total.sum() / tokens.sum().clamp(min=1))
         bound = compute_mismatch_bound(trainer)
+        advice = "install the locked versions of this project, choose another adapter or sampler, "
+        if trainer.use_vllm and trainer.vllm_mode == "server" and trainer.temperature != 1:
+            advice += f"start vLLM's server with --logprobs-mode {PROCESSED_LOGPROBS}, "
         if mean > bound:
             raise RuntimeError(
                 f"step {trainer.state.global_step + 1}: completions are not sampled from "
@@ -145,8 +148,7 @@ class SamplerCheck:
                 f"between {'vLLM' if trainer.use_vllm else 'generate'} and the policy's "
                 f"forward pass; at most {bound:.2g} is allowed. Installed: "
                 f"{describe_installed_versions()}. A library may have changed its computation: "
-                "install the locked versions of this project, choose another adapter or "
-                "sampler, or set a larger max_sampler_mismatch if this is intended"
+                f"{advice}or set a larger max_sampler_mismatch if this is intended"
             )
 
     def add_errors(self, micro_batch: Batch, logp: Tensor) -> None:

@@ -21,6 +21,7 @@ from rapid.training.sampler_check import (
 from tests.training.conformance.adapters import build_adapter_config
 from tests.training.conformance.families import build_untrained
 from tests.training.loops import (
+    ScriptedTrainer,
     build_rapid_trainer,
     get_weights,
     logged_values,
@@ -48,6 +49,26 @@ def test_sampler_that_ignores_part_of_prompt_is_stopped(train, wrong_sampler, se
         train(RapidTrainer, model, **SIZES | settings)
     for text in ("between generate and", f"transformers {transformers.__version__}"):
         assert text in str(error.value)
+
+
+@pytest.mark.parametrize(("temperature", "is_named"), [(0.7, True), (1.0, False)])
+def test_mismatch_of_server_names_the_option_of_its_logprobs(
+    toy_model, tmp_path, temperature, is_named
+):
+    """Only if the temperature matters; scripted log-probs are not the policy's."""
+    trainer = build_rapid_trainer(
+        toy_model,
+        tmp_path,
+        "pg",
+        trainer_class=ScriptedTrainer,
+        temperature=temperature,
+        max_sampler_mismatch=0.0,
+    )
+    trainer.use_vllm, trainer.vllm_mode = True, "server"
+    trainer.vllm_generation = SimpleNamespace(mode="server")
+    with pytest.raises(RuntimeError, match=NOT_THE_POLICY) as error:
+        trainer.train()
+    assert ("--logprobs-mode processed_logprobs" in str(error.value)) is is_named
 
 
 def test_model_that_generates_without_virtual_tokens_is_stopped(train, toy_model, monkeypatch):

@@ -57,6 +57,7 @@ from rapid.training.trl.resumable_trainer import ResumableTrainer
 from rapid.training.trl.vllm import (
     match_engine_to_policy,
     patch_weight_sync,
+    refuse_unprocessed_logprobs,
     report_ended_completions,
 )
 
@@ -104,6 +105,7 @@ class SamplingTrainer(
         if self.rollout_func is not None:
             self.rollout_func = check_rollouts(self.rollout_func, args.use_rollout_logps)
         if self.use_vllm:
+            refuse_unprocessed_logprobs(self.vllm_generation, self.temperature)
             patch_weight_sync(self.vllm_generation, self.clock)
 
     @cached_property
