@@ -1,6 +1,7 @@
 """RapidTrainer on a toy model: sampling, grading, micro-batches and optimizer steps."""
 
 import time
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -157,6 +158,29 @@ def test_server_samples_from_prompt_of_each_row(
     trainer = build_trainer(toy_model, tmp_path, sampling_batch_size=sampling_batch_size)
     prompts = [[row // group_size] for row in range(first_row, first_row + rows)]
     assert trainer._generate_single_turn(prompts, None, {}, group_size) == (prompts, None)
+
+
+@pytest.mark.parametrize(
+    ("settings", "uses_vllm", "note"),
+    [
+        ({}, False, ", 16 at once: set sampling_batch_size below 16, per process"),
+        ({"sampling_batch_size": 1}, False, ", 1 at once: lower max_completion_length=6"),
+        ({}, True, "lower vllm_gpu_memory_utilization=0.3, vLLM's share of the GPU's memory"),
+    ],
+)
+def test_memory_that_runs_out_in_sampling_is_explained(
+    toy_model, tmp_path, monkeypatch, settings, uses_vllm, note
+):
+    def run_out(*_):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    trainer = build_trainer(toy_model, tmp_path, **settings)
+    if uses_vllm:
+        trainer.use_vllm, trainer.vllm_generation = True, SimpleNamespace(mode="server")
+    monkeypatch.setattr(GRPOTrainer, "_generate_single_turn", run_out)
+    with pytest.raises(torch.OutOfMemoryError) as error:
+        trainer.train()
+    assert any(text.endswith(note) for text in error.value.__notes__)
 
 
 def test_grading_while_sampling_trains_to_the_same_bits(toy_model, tmp_path):

@@ -31,6 +31,7 @@ from rapid.training.config import RapidConfig
 from rapid.training.dropout import remove_dropout
 from rapid.training.forward import avoid_cudnn_attention, patch_adaption_prompt_adapter
 from rapid.training.generation import Decoder, use_decoder
+from rapid.training.memory import advise_if_out_of_memory
 from rapid.training.micro_batches import MicroBatches, take_shard
 from rapid.training.notices import Notices
 from rapid.training.processes import gather_batch
@@ -244,7 +245,8 @@ class SamplingTrainer(
         end = 0
         while end < len(prompt_ids):
             start, end = end, self._find_batch_end(prompt_ids, end)
-            with self._neutral_generation_config(), self._use_decoder(start) as recorded:
+            advice = advise_if_out_of_memory(self._advise_on_memory(end - start))
+            with advice, self._neutral_generation_config(), self._use_decoder(start) as recorded:
                 ids, logp = super()._generate_single_turn(
                     prompt_ids[start:end],
                     images,
@@ -270,6 +272,17 @@ class SamplingTrainer(
             length = len(prompt_ids[start])
             return next((n for n in range(start, end) if len(prompt_ids[n]) != length), end)
         return end
+
+    def _advise_on_memory(self, count: int) -> str:
+        """Return what to change if memory runs out while `count` completions are sampled."""
+        if self.use_vllm:
+            share = self.args.vllm_gpu_memory_utilization
+            change = f"lower vllm_gpu_memory_utilization={share}, vLLM's share of the GPU's memory"
+        elif count == 1:
+            change = f"lower max_completion_length={self.args.max_completion_length}"
+        else:
+            change = f"set sampling_batch_size below {count}, per process"
+        return f"memory ran out while completions were sampled, {count} at once: {change}"
 
     def _neutral_generation_config(self) -> AbstractContextManager:
         """Hide the model's own generation_config, if an inference batch is used for several steps.
