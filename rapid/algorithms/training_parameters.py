@@ -84,6 +84,7 @@ class TrainingParameters(Parameters):
         "of a nat per token (hundredths if the policy computes in float32), which add up over a "
         "completion. None (null) measures the difference on the first inference batch, and uses "
         "the sampler's log-probs if the error of log importance weights is at most 0.1 (root mean "
-        "square).",
+        "square). The first step on each inference batch measures it again. If it exceeds 0.1, "
+        "later batches do not use the sampler's log-probs.",
     )
     schedule: Schedule = Field("constant", exclude_if=partial(eq, "constant"))

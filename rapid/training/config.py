@@ -1,6 +1,5 @@
 """RapidConfig: TRL's GRPOConfig with the parameters of the paper, such as H, n_step and eta."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from inspect import cleandoc
 from textwrap import TextWrapper
@@ -14,7 +13,7 @@ from rapid.algorithms.base import Algorithm, Parameters
 from rapid.algorithms.naive_grpo import NaiveGrpoSection
 from rapid.algorithms.rapid import Baseline, Clip, RapidParameters
 from rapid.algorithms.training_parameters import TrainingParameters
-from rapid.training.contradictions import SignalColumn, find_contradictions
+from rapid.training.contradictions import SignalColumn, find_contradictions, read_parameters
 from rapid.training.memory import AUTO
 from rapid.training.precision import measure_and_broadcast_rates
 from rapid.training.trl import TRL_LOSS_FIELDS
@@ -84,11 +83,11 @@ class RapidConfig(GRPOConfig):
         "and a warning is logged. Values with which rapid trains anyway, such as "
         'scale_rewards="none", do not count.',
     )
-    parameters: dict = field(
+    parameters: dict | str | None = field(
         default_factory=dict,
         metadata={
-            "help": "Parameters of the objective, by name. A parameter that is also a field of "
-            "this class sets the field."
+            "help": "Parameters of the objective, by name, also as JSON. A parameter that is also "
+            "a field of this class sets the field."
         },
     )
     H: int = define_field(
@@ -332,7 +331,8 @@ class RapidConfig(GRPOConfig):
             for field_name, name in self.algorithm.parameters_by_config_field.items()
             if field_name in vars(self)
         }
-        return parameters_class(**self.algorithm.defaults | values | self.parameters)
+        parameters: Any = self.parameters  # a dictionary, after `__post_init__`
+        return parameters_class(**self.algorithm.defaults | values | parameters)
 
     def _set_precision(self) -> None:
         """Replace a `precision` of "auto" by the faster precision, then set `bf16` accordingly."""
@@ -352,15 +352,11 @@ class RapidConfig(GRPOConfig):
         Raises:
             ValueError: `parameters` is not a dictionary.
         """
-        if not isinstance(self.parameters, Mapping):
-            raise ValueError(
-                f"parameters={self.parameters!r}: set it to a dictionary of parameters and their "
-                "values"
-            )
+        parameters = read_parameters(self.parameters)
         defaults = {setting.name: setting.default for setting in fields(self)}
         remaining_parameters: dict[str, Any] = {}
         messages = []
-        for name, value in self.parameters.items():
+        for name, value in parameters.items():
             field_name = self.algorithm.config_field_names.get(name, name)
             if field_name not in defaults:
                 remaining_parameters[field_name] = value

@@ -5,10 +5,11 @@ whose loss is minimized. RapidConfig explains n_step, H and num_generations.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import fields
 from inspect import signature
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from pydantic import (
@@ -59,6 +60,23 @@ class CheckedFields(BaseModel):
     max_sampler_mismatch: NonNegativeFloat | None
     dynamic_sampling_by: SignalColumn
     precision: PrecisionOrAuto | None
+
+
+def read_parameters(value: Any) -> Mapping[str, Any]:
+    """Return the dictionary in the field `parameters`, or in its JSON, which a command line gives.
+
+    Raises:
+        ValueError: the value is no dictionary.
+    """
+    parameters = {} if value is None else value
+    if isinstance(value, str):
+        with suppress(ValueError):
+            parameters = json.loads(value)
+    if not isinstance(parameters, Mapping):
+        raise ValueError(
+            f"parameters={value!r}: set it to a dictionary of parameters and their values"
+        )
+    return parameters
 
 
 def find_contradictions(config, processes: int) -> Iterator[str]:

@@ -127,6 +127,7 @@ class GradientTrainer(SamplingTrainer):
         model.zero_grad(set_to_none=True)
         self._means.discard()
         self._token_means.discard()
+        self._sampler_check.discard_errors()
 
     def _is_on_policy(self, step: int) -> bool:
         """Return whether log pi equals log mu after `step` steps on an inference batch."""

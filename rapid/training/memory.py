@@ -9,8 +9,8 @@ import math
 import os
 import re
 import resource
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
@@ -34,6 +34,17 @@ def is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and bool(
         re.search(OUT_OF_MEMORY_PATTERN, str(error), re.IGNORECASE)
     )
+
+
+@contextmanager
+def advise_if_out_of_memory(advice: str) -> Iterator[None]:
+    """Add advice to the error that is raised if memory runs out within the context."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        if is_out_of_memory(error):
+            error.add_note(advice)
+        raise
 
 
 def get_available_memory(device: torch.device) -> float:

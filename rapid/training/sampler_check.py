@@ -1,4 +1,4 @@
-"""Compares sampler and policy once, when training starts.
+"""Compares sampler and policy when training starts, and in each first step on an inference batch.
 
 The gradient is correct only if the policy's forward pass and the sampler compute the same
 distribution. They are different code: the sampler is transformers with a cache, or vLLM. If a
@@ -12,9 +12,15 @@ with those of the policy's forward pass. It answers two questions:
 2. Are the sampler's log-probabilities exact enough to be used as log mu? The measure is the error
    of a completion's log importance weight, log pi(y|x) - log mu(y|x): its root mean square over
    completions, in nats.
+
+The error of a log importance weight grows with the length of completions, which changes in
+training. So question 2 is asked again in each first step on an inference batch, where the policy's
+own log-probabilities are computed for the gradient anyway.
 """
 
 import logging
+import math
+from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -24,11 +30,13 @@ from torch.nn.functional import pad
 from torch.nn.utils.rnn import pad_sequence
 
 from rapid.training import batches
+from rapid.training.batch_statistics import WeightedMeans
 from rapid.training.batches import FORWARD_COLUMNS, Batch
 from rapid.training.contradictions import find_sampling_changes
 from rapid.training.dropout import has_dropout
 from rapid.training.forward import compute_completion_logps
-from rapid.training.trl.vllm import get_engine_dtype
+from rapid.training.micro_batches import select_local
+from rapid.training.trl.vllm import PROCESSED_LOGPROBS, get_engine_dtype
 
 logger = logging.getLogger(__name__)
 
@@ -51,18 +59,23 @@ WEIGHT_ERROR_BOUND = 0.1
 class SamplerCheck:
     """Checks the first inference batch (completions that are sampled at once) of a run.
 
+    Args:
+        reduce: returns the mean of a tensor over processes.
+
     Attributes:
         is_due: whether the check has not been run yet.
         is_exact: whether the sampler's log-probabilities are exact enough to be log mu; None before
-            the first inference batch of a run. A resumed run keeps the value.
+            the first inference batch of a run. Once False, it stays so. A resumed run keeps the
+            value.
         logps: log pi, (T,), of each completion of the first inference batch, as computed by
             transformers when it sampled.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, reduce: Callable[[Tensor], Tensor]) -> None:
         self.is_due = True
         self.is_exact: bool | None = None
         self.logps: list[Tensor] = []
+        self._errors = WeightedMeans(reduce)  # of a step's log weights, over its completions
 
     def get_recording_list(self, trainer) -> list[Tensor] | None:
         """Return the list to which sampling appends log pi of each completion; None if not needed.
@@ -124,6 +137,9 @@ class SamplerCheck:
             )
         mean = float(total.sum() / tokens.sum().clamp(min=1))
         bound = compute_mismatch_bound(trainer)
+        advice = "install the locked versions of this project, choose another adapter or sampler, "
+        if trainer.use_vllm and trainer.vllm_mode == "server" and trainer.temperature != 1:
+            advice += f"start vLLM's server with --logprobs-mode {PROCESSED_LOGPROBS}, "
         if mean > bound:
             raise RuntimeError(
                 f"step {trainer.state.global_step + 1}: completions are not sampled from "
@@ -132,8 +148,49 @@ class SamplerCheck:
                 f"between {'vLLM' if trainer.use_vllm else 'generate'} and the policy's "
                 f"forward pass; at most {bound:.2g} is allowed. Installed: "
                 f"{describe_installed_versions()}. A library may have changed its computation: "
-                "install the locked versions of this project, choose another adapter or "
-                "sampler, or set a larger max_sampler_mismatch if this is intended"
+                f"{advice}or set a larger max_sampler_mismatch if this is intended"
+            )
+
+    def add_errors(self, micro_batch: Batch, logp: Tensor) -> None:
+        """Add the errors of a micro-batch's log weights, if its policy is still the sampler's.
+
+        Args:
+            micro_batch: a micro-batch of training.
+            logp: log pi of the rows that this process runs, (n, t), without gradient.
+        """
+        local = select_local(micro_batch)
+        if "sampler_logp" not in local or "behavior_logp" in micro_batch:
+            return
+        mask = batches.loss_mask(local)
+        differences = (local["sampler_logp"] - logp).nan_to_num() * mask
+        # Rows of a dummy, or copies of a row of another process, count as 0 completions.
+        is_counted = (micro_batch["sequence_share"] > 0) & (micro_batch.get("local_weight", 1) > 0)
+        squares = differences.float().sum(1).square()
+        self._errors.add({"square": squares.mean()}, len(squares) * is_counted)
+
+    def discard_errors(self) -> None:
+        """Drop the errors of a step that is computed again."""
+        self._errors.discard()
+
+    def judge_errors(self, trainer) -> None:
+        """Set `is_exact` to False if the errors of a step are too large; the same in all processes.
+
+        This has an effect on later inference batches, and not on the present one.
+        """
+        means, _ = self._errors.pop_means()
+        error = math.sqrt(means.get("square", 0.0))
+        if error <= WEIGHT_ERROR_BOUND or not self.is_exact:
+            return
+        self.is_exact = False
+        if trainer.args.trust_sampler is None and not computes_in_float32(trainer):
+            logger.warning(
+                "step %d: log-probabilities of the sampler and the policy differ by %.2g nats per "
+                "completion (root mean square), and at most %.2g is allowed. In later inference "
+                "batches a forward pass computes log mu. Set trust_sampler=True to use the "
+                "sampler's. This warning is given once.",
+                trainer.state.global_step + 1,
+                error,
+                WEIGHT_ERROR_BOUND,
             )
 
 

@@ -137,6 +137,7 @@ class RapidTrainer(GradientTrainer):
             if not self._pending_steps:  # no mini-batch is left: sample the next inference batch
                 with self.clock.phase("other"):
                     Z = self._sample_batch(inputs)  # N_inference y ~ pi(.|x), with rewards R
+                    self._check_samples(Z, inputs[0].get("prompt"))
                     Z = self._resample_groups(Z)
                     self._check_inference_batch(Z)
                     self._find_micro_batch_limit(Z)
@@ -200,6 +201,7 @@ class RapidTrainer(GradientTrainer):
                 # TRL logs its own metrics. The shares are added up for the metric `run`, the share
                 # of the mini-batch that was run.
                 self._means.add({}, micro_batch["sequence_share"])
+                self._sampler_check.add_errors(micro_batch, self._detached_log_pi)
             self.last_pass = self.state.global_step + 1, micro_batch, self._detached_log_pi
             return loss
         local_logp, entropy = self._compute_log_pi(model, micro_batch)
@@ -218,6 +220,8 @@ class RapidTrainer(GradientTrainer):
         )
         loss, metrics = algorithm.loss(self.args.settings, loss_inputs)
         self._add_token_means(micro_batch, local_logp.detach(), entropy)
+        if self.model.training:
+            self._sampler_check.add_errors(micro_batch, local_logp.detach())
         if not micro_batch.get("is_last", True):
             # Each micro-batch of a chunk computes the loss of the whole chunk. All but the last
             # return 0 with the gradient of their rows, so that the loss is added once.
@@ -273,19 +277,22 @@ class RapidTrainer(GradientTrainer):
         """Sample and grade completions; return those of all processes."""
         batch = self._generate_and_score_completions(inputs)
         batch = gather_batch(batch, self.accelerator, self._tokenizer.pad_token_id)
-        batch = batches.mark_graded(batch, self.num_generations)
+        return batches.mark_graded(batch, self.num_generations)
+
+    def _check_samples(self, batch: Batch, prompt: Any) -> None:
+        """Warn once if all completions are cut off or ungraded; `prompt` is that of the first."""
         step = self.state.global_step + 1
         # TRL appends a value for each batch; the last value is this batch's.
         (*_, clipped_ratio) = self._metrics["train"]["completions/clipped_ratio"]
         self.notices.check_lengths(step, clipped_ratio, len(batch["graded"]))
-        self.notices.check_graded(step, batch, inputs[0].get("prompt"))
-        return batch
+        self.notices.check_graded(step, batch, prompt)
 
     def _resample_groups(self, batch: Batch) -> Batch:
         """Replace groups without signal by groups of other prompts (DAPO's dynamic sampling).
 
         A group has signal if its rewards differ. At most dynamic_sampling_rounds - 1 further rounds
-        are sampled, from which only groups with signal are used.
+        are sampled, from which only groups with signal are used. They do not enter TRL's metrics,
+        such as `reward`, which tell how the policy does on prompts drawn at random.
         """
         group_size, processes = self.num_generations, self.accelerator.num_processes
         signal_column, pad_id = self.args.dynamic_sampling_by, self._tokenizer.pad_token_id
@@ -300,7 +307,7 @@ class RapidTrainer(GradientTrainer):
             self._resampled_prompts += count
             indices = [i for i in islice(self._spare_prompts, count) for _ in range(group_size)]
             prompts = [self.train_dataset[i] for i in indices]
-            with self.accelerator.split_between_processes(prompts) as inputs:
+            with self.accelerator.split_between_processes(prompts) as inputs, self.keep_metrics():
                 new_batch = self._sample_batch(inputs)
             batch = batches.replace_groups(
                 batch, without_signal, new_batch, group_size, pad_id, signal_column
@@ -324,6 +331,7 @@ class RapidTrainer(GradientTrainer):
 
     def _record_step(self, mini_batch: Batch, seconds: float) -> None:
         """Log the metrics of an optimizer step, of its micro-batches and of its mini-batch."""
+        self._sampler_check.judge_errors(self)
         means, run_share = self._log_means()
         signal_column = self.args.dynamic_sampling_by
         metrics = compute_mini_batch_metrics(mini_batch, self.num_generations, signal_column)

@@ -60,6 +60,7 @@ LOGGED = {"H": 1, "use_rollout_logps": True}  # log mu is given, and need not be
         ({"objective": "sft"}, "set it to one of"),
         ({"objective": "rapid-H4"}, "^objective='rapid-H4': set objective='rapid', H=4$"),
         ({"parameters": [1]}, r"parameters=\[1\]: set it to a dictionary"),
+        ({"parameters": "cap=2"}, "parameters='cap=2': set it to a dictionary"),
         (
             {"beta": 0.1, **RAPID},
             "leave beta unset, or set objective to one of grpo, naive-grpo, trl",
@@ -368,6 +369,17 @@ def test_command_line_parses_micro_batch_sizes(tmp_path):
     assert parse_sizes("--micro_batch_size", "4", "--token_budget", "4096") == (4, 4096)
     assert parse_sizes("--micro_batch_size", "auto") == (8, "auto")
     assert parse_sizes("--token_budget", "auto") == (8, "auto")
+
+
+def test_command_line_parses_parameters_as_json():
+    arguments = ["--output_dir", "unused", "--bf16", "False", "--use_cpu", "--objective", "cispo"]
+    parser = HfArgumentParser(RapidConfig)
+    (default,) = parser.parse_args_into_dataclasses(arguments)
+    (config,) = parser.parse_args_into_dataclasses(
+        [*arguments, "--parameters", '{"cap": 2, "H": 8}']
+    )
+    assert (default.parameters, default.H) == ({}, 4)
+    assert (config.parameters, config.H, config.settings.cap) == ({"cap": 2}, 8, 2)
 
 
 @pytest.mark.parametrize("objective", ["pg", "trl"])

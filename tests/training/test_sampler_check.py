@@ -6,13 +6,14 @@ import peft
 import pytest
 import torch
 import transformers
-from transformers import AutoModelForCausalLM, GPT2Config
+from transformers import AutoModelForCausalLM, GPT2Config, TrainerCallback
 
 from rapid import RapidTrainer
 from rapid.training import generation, sampler_check
 from rapid.training.sampler_check import (
     EXACT_BOUND,
     ROUNDED_BOUND,
+    SamplerCheck,
     compare_logps,
     compute_mismatch_bound,
     select_evenly,
@@ -20,6 +21,7 @@ from rapid.training.sampler_check import (
 from tests.training.conformance.adapters import build_adapter_config
 from tests.training.conformance.families import build_untrained
 from tests.training.loops import (
+    ScriptedTrainer,
     build_rapid_trainer,
     get_weights,
     logged_values,
@@ -47,6 +49,26 @@ def test_sampler_that_ignores_part_of_prompt_is_stopped(train, wrong_sampler, se
         train(RapidTrainer, model, **SIZES | settings)
     for text in ("between generate and", f"transformers {transformers.__version__}"):
         assert text in str(error.value)
+
+
+@pytest.mark.parametrize(("temperature", "is_named"), [(0.7, True), (1.0, False)])
+def test_mismatch_of_server_names_the_option_of_its_logprobs(
+    toy_model, tmp_path, temperature, is_named
+):
+    """Only if the temperature matters; scripted log-probs are not the policy's."""
+    trainer = build_rapid_trainer(
+        toy_model,
+        tmp_path,
+        "pg",
+        trainer_class=ScriptedTrainer,
+        temperature=temperature,
+        max_sampler_mismatch=0.0,
+    )
+    trainer.use_vllm, trainer.vllm_mode = True, "server"
+    trainer.vllm_generation = SimpleNamespace(mode="server")
+    with pytest.raises(RuntimeError, match=NOT_THE_POLICY) as error:
+        trainer.train()
+    assert ("--logprobs-mode processed_logprobs" in str(error.value)) is is_named
 
 
 def test_model_that_generates_without_virtual_tokens_is_stopped(train, toy_model, monkeypatch):
@@ -179,3 +201,108 @@ def test_later_rounds_sample_without_logps_if_they_are_not_exact(
     assert trainer._sampler_check.is_exact is bool(bound)
     assert trainer.completions_sampled > 32  # several rounds
     assert ("sampler_logp" in trainer.last_pass[1]) is bool(bound)
+
+
+# Later inference batches --------------------------------------------------------------------------
+
+
+class BoundChange(TrainerCallback):
+    """Lowers the bound of errors to 0 after the first inference batch of two steps.
+
+    This stands for completions that become longer, so that their errors grow.
+    """
+
+    def __init__(self, monkeypatch):
+        self.monkeypatch = monkeypatch
+
+    def on_step_end(self, args, state, control, **_):
+        if state.global_step == 2:
+            self.monkeypatch.setattr(sampler_check, "WEIGHT_ERROR_BOUND", 0.0)
+
+
+@pytest.mark.parametrize(
+    ("settings", "uses_sampler"),
+    [
+        ({}, [True, True, False]),
+        ({"objective": "trl"}, [True, True, False]),
+        ({"trust_sampler": True}, [True] * 3),
+        ({"trust_sampler": False}, [False] * 3),
+        ({"bf16": False}, [True] * 3),
+    ],
+    ids=str,
+)
+def test_sampler_whose_errors_grow_is_not_used_in_later_batches(
+    toy_model, tmp_path, monkeypatch, caplog, settings, uses_sampler
+):
+    """The second inference batch of two steps is measured, and the third is the first without."""
+    monkeypatch.setattr(sampler_check, "WEIGHT_ERROR_BOUND", 1e9)
+    settings = {"objective": "rapid", "H": 2, "bf16": True, "max_steps": 6, **settings}
+    trainer = build_rapid_trainer(toy_model, tmp_path, dtype=torch.float32, **settings)
+    trainer.add_callback(BoundChange(monkeypatch))
+    sampled, prepare = [], trainer._prepare_steps
+    trainer._prepare_steps = lambda parts: (
+        sampled.append("sampler_logp" in parts[0]) or prepare(parts)
+    )
+    trainer.train()
+    assert sampled == uses_sampler
+    warnings = [r.message for r in caplog.records if "forward pass computes log mu" in r.message]
+    assert len(warnings) == (uses_sampler == [True, True, False])
+    assert all(message.startswith("step 3: log-probabilities of") for message in warnings)
+
+
+def test_resumed_run_does_not_use_sampler_whose_errors_grew(toy_model, tmp_path, monkeypatch):
+    monkeypatch.setattr(sampler_check, "WEIGHT_ERROR_BOUND", 1e9)
+    settings = {"H": 2, "bf16": True, "save_strategy": "steps", "save_steps": 4}
+    settings |= {"dtype": torch.float32}
+    trainer = build_rapid_trainer(toy_model, tmp_path, "rapid", max_steps=4, **settings)
+    trainer.add_callback(BoundChange(monkeypatch))
+    trainer.train()
+    monkeypatch.setattr(sampler_check, "WEIGHT_ERROR_BOUND", 1e9)
+    resumed = build_rapid_trainer(toy_model, tmp_path, "rapid", max_steps=6, **settings)
+    resumed.train(str(tmp_path / "checkpoint-4"))
+    assert not resumed.uses_sampler_logps()
+
+
+BATCH = {
+    "completion_ids": torch.zeros(2, 3),
+    "completion_mask": torch.tensor([[1, 1, 1], [1, 1, 0]]),
+    "sampler_logp": torch.tensor([[-1.0, -1.0, -1.0], [-2.0, torch.nan, -9.0]]),
+    "sequence_share": torch.tensor(0.5),
+}
+LOGP = torch.tensor([[-1.05, -1.05, -1.05], [-2.2, -2.0, -1.0]])  # errors of 0.15 and 0.2
+
+
+def judge_exactness(micro_batches, other_process=(0.0, 0.0)) -> bool:
+    """Return whether the sampler is exact, given the sums of another process."""
+    check = SamplerCheck(lambda sums: (sums + torch.tensor(other_process)) / 2)
+    check.is_exact = True
+    for micro_batch in micro_batches:
+        check.add_errors(micro_batch, LOGP)
+    args = SimpleNamespace(trust_sampler=True)
+    check.judge_errors(SimpleNamespace(args=args, state=SimpleNamespace(global_step=0)))
+    return bool(check.is_exact)
+
+
+@pytest.mark.parametrize(("bound", "is_exact"), [(0.176, False), (0.177, True)])
+def test_error_is_root_mean_square_of_sums_over_completions(monkeypatch, bound, is_exact):
+    monkeypatch.setattr(sampler_check, "WEIGHT_ERROR_BOUND", bound)  # sqrt((0.15**2 + 0.2**2) / 2)
+    assert judge_exactness([BATCH]) is is_exact
+
+
+def test_processes_decide_by_the_completions_of_all():
+    assert not judge_exactness([BATCH])
+    assert judge_exactness([BATCH], other_process=(0.0, 98.0))  # of 98 exact completions
+    assert not judge_exactness([BATCH], other_process=(1.0, 2.0))
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        {"sequence_share": torch.tensor(0.0)},  # a dummy
+        {"local_weight": torch.tensor(0), "local_rows": torch.arange(2)},  # another process's rows
+        {"behavior_logp": LOGP},  # of a later step, in which the policy has changed
+    ],
+    ids=lambda column: next(iter(column)),
+)
+def test_rows_that_are_not_from_the_present_policy_are_not_counted(column):
+    assert judge_exactness([BATCH | column])

@@ -9,7 +9,7 @@ import pytest
 from rapid import RapidConfig, RapidTrainer
 from rapid.training.recorder import StepRecorder
 from rapid.training.rewards import make_names_distinct
-from tests.training.loops import COMMON, logged_values, make_trainer
+from tests.training.loops import COMMON, logged_values, make_trainer, train_rapid
 
 SIZES = {"max_completion_length": 6, "max_steps": 1, "learning_rate": 0.05}
 
@@ -132,6 +132,22 @@ def test_only_groups_with_signal_replace_others(toy_model, tmp_path):
     )
     assert trainer.completions_sampled > 16
     assert logged_values(trainer, "rapid/signal") == [1]
+
+
+def test_metrics_of_trl_are_of_the_first_round(toy_model, tmp_path):
+    """They are those of a run without further rounds, except for the number of tokens."""
+    settings = {"reward": "solved_reward", "max_steps": 1}
+    single, repeated = (
+        train_rapid(toy_model, tmp_path, "dapo", dynamic_sampling_rounds=rounds, **settings)
+        for rounds in (1, 3)
+    )
+    assert repeated.completions_sampled > single.completions_sampled == 32
+    (first, *_), (logged, *_) = single.state.log_history, repeated.state.log_history
+    names = {name for name in first if name.split("/")[0] in ("rewards", "completions")}
+    names |= {"reward", "reward_std", "frac_reward_zero_std"}
+    assert len(names) > 10
+    assert {name: logged[name] for name in names} == {name: first[name] for name in names}
+    assert logged["num_tokens"] == repeated.state.num_input_tokens_seen > first["num_tokens"]
 
 
 # Accuracy -----------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """RapidTrainer on a toy model: sampling, grading, micro-batches and optimizer steps."""
 
 import time
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -109,7 +110,7 @@ def test_micro_batches_have_requested_size(train, toy_model, settings, micro_bat
 
 
 @pytest.mark.parametrize(
-    ("rows", "expected_generations", "has_logps"), [(8, 4, True), (6, 1, False)]
+    ("rows", "expected_generations", "has_logps"), [(8, 4, True), (6, 2, False)]
 )
 def test_sampler_gets_group_size_only_for_whole_groups(
     toy_model, tmp_path, monkeypatch, rows, expected_generations, has_logps
@@ -127,6 +128,59 @@ def test_sampler_gets_group_size_only_for_whole_groups(
     output = trainer._generate_single_turn(prompts, None, {}, 4)
     assert calls == [(expected_generations, False)] * 2
     assert output == (prompts, [[-0.5 * row] for row in range(rows)] if has_logps else None)
+
+
+@pytest.mark.parametrize(
+    ("sampling_batch_size", "group_size", "first_row", "rows"),
+    [
+        (None, 4, 0, 16),
+        (4, 8, 0, 16),  # groups of evaluation that are larger than a batch
+        (12, 8, 0, 32),  # batches that end within groups
+        (6, 4, 0, 22),
+        (5, 4, 0, 16),
+        (4, 4, 6, 6),  # a process whose first row is within a group
+        (4, 8, 12, 12),
+    ],
+)
+def test_server_samples_from_prompt_of_each_row(
+    toy_model, tmp_path, monkeypatch, sampling_batch_size, group_size, first_row, rows
+):
+    """TRL sends a vLLM server each num_generations-th prompt, to be sampled num_generations times.
+
+    The completion here is the prompt.
+    """
+
+    def sample_on_server(self, prompt_ids, _, __, num_generations, ___):
+        sent = prompt_ids[::num_generations]
+        return [ids for ids in sent for _ in range(num_generations)][: len(prompt_ids)], None
+
+    monkeypatch.setattr(GRPOTrainer, "_generate_single_turn", sample_on_server)
+    trainer = build_trainer(toy_model, tmp_path, sampling_batch_size=sampling_batch_size)
+    prompts = [[row // group_size] for row in range(first_row, first_row + rows)]
+    assert trainer._generate_single_turn(prompts, None, {}, group_size) == (prompts, None)
+
+
+@pytest.mark.parametrize(
+    ("settings", "uses_vllm", "note"),
+    [
+        ({}, False, ", 16 at once: set sampling_batch_size below 16, per process"),
+        ({"sampling_batch_size": 1}, False, ", 1 at once: lower max_completion_length=6"),
+        ({}, True, "lower vllm_gpu_memory_utilization=0.3, vLLM's share of the GPU's memory"),
+    ],
+)
+def test_memory_that_runs_out_in_sampling_is_explained(
+    toy_model, tmp_path, monkeypatch, settings, uses_vllm, note
+):
+    def run_out(*_):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    trainer = build_trainer(toy_model, tmp_path, **settings)
+    if uses_vllm:
+        trainer.use_vllm, trainer.vllm_generation = True, SimpleNamespace(mode="server")
+    monkeypatch.setattr(GRPOTrainer, "_generate_single_turn", run_out)
+    with pytest.raises(torch.OutOfMemoryError) as error:
+        trainer.train()
+    assert any(text.endswith(note) for text in error.value.__notes__)
 
 
 def test_grading_while_sampling_trains_to_the_same_bits(toy_model, tmp_path):

@@ -26,7 +26,7 @@ from rapid.training.trl import (
 )
 from rapid.training.trl.loss_trainer import TOKEN_MEAN_LOSS_TYPES, TrlLossTrainer
 from rapid.training.trl.micro_batch_trainer import MicroBatchTrainer
-from rapid.training.trl.prompts import PromptCheckTrainer
+from rapid.training.trl.prompts import PromptTrainer
 from rapid.training.trl.resumable_trainer import ResumableTrainer
 from rapid.training.trl.sampling_trainer import SamplingTrainer
 from rapid.training.trl.saving_trainer import SavingTrainer
@@ -37,7 +37,7 @@ CLASSES = (
     SavingTrainer,
     ResumableTrainer,
     TrlLossTrainer,
-    PromptCheckTrainer,
+    PromptTrainer,
     SamplingTrainer,
     MicroBatchTrainer,
     GradientTrainer,

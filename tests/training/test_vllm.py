@@ -151,6 +151,39 @@ def test_dtype_of_vllm_server_is_unknown():
     assert vllm.get_engine_dtype(RecordingEngine(mode="server")) is None
 
 
+def connect_server(logprobs_mode, mode="server", is_main=True):
+    """Return a stand-in for TRL's VLLMGeneration that is connected to a server."""
+    info = {"model_config": {"logprobs_mode": logprobs_mode} if logprobs_mode else {}}
+    return SimpleNamespace(
+        mode=mode,
+        accelerator=SimpleNamespace(is_main_process=is_main),
+        vllm_client=SimpleNamespace(get_server_info=lambda: info) if is_main else None,
+    )
+
+
+@pytest.mark.parametrize(
+    ("logprobs_mode", "temperature"),
+    [("raw_logprobs", 0.7), ("raw_logits", 1.0), ("processed_logits", 1.0)],
+)
+def test_server_whose_logprobs_are_not_those_of_sampling_is_refused(logprobs_mode, temperature):
+    with pytest.raises(ValueError, match="start it with --logprobs-mode processed_logprobs"):
+        vllm.refuse_unprocessed_logprobs(connect_server(logprobs_mode), temperature)
+
+
+@pytest.mark.parametrize(
+    ("generation", "temperature"),
+    [
+        (connect_server("processed_logprobs"), 0.7),
+        (connect_server("raw_logprobs"), 1.0),
+        (connect_server(None), 0.7),  # a server that does not tell its mode
+        (connect_server("raw_logprobs", is_main=False), 0.7),
+        (SimpleNamespace(mode="colocate"), 0.7),
+    ],
+)
+def test_server_whose_logprobs_are_those_of_sampling_is_accepted(generation, temperature):
+    vllm.refuse_unprocessed_logprobs(generation, temperature)
+
+
 @pytest.mark.parametrize(
     ("mixed", "stored", "computed"),
     [

@@ -1,13 +1,15 @@
-"""Checks the prompts that GRPOTrainer renders and tokenizes, before completions are sampled."""
+"""Loads the prompts of an inference batch, and checks them before completions are sampled."""
 
 from functools import partial
 from typing import Any
 
+from datasets import Dataset, IterableDataset
 from transformers import PreTrainedModel
 from trl import GRPOTrainer
 from trl.data_utils import is_conversational
 from typing_extensions import override
 
+from rapid.training import batches
 from rapid.training.caches import get_text_config, is_rotary
 from rapid.training.config import RapidConfig
 from rapid.training.notices import Notices
@@ -19,8 +21,8 @@ from rapid.training.refusals import (
 )
 
 
-class PromptCheckTrainer(GRPOTrainer):
-    """GRPOTrainer that refuses prompts from which the model cannot sample.
+class PromptTrainer(GRPOTrainer):
+    """GRPOTrainer that loads whole inference batches, and refuses prompts it cannot sample from.
 
     GRPOTrainer itself passes such prompts on to the model.
     """
@@ -29,11 +31,50 @@ class PromptCheckTrainer(GRPOTrainer):
     model: PreTrainedModel
     processing_class: Any
     chat_template_kwargs: dict
+    num_generations: int
     notices: Notices
 
     def __init__(self, *arguments, **named):
         super().__init__(*arguments, **named)
         refuse_tokenizer(self._tokenizer)
+
+    @override
+    def _get_dataloader(
+        self,
+        dataset,
+        description,
+        batch_size,
+        sampler_fn=None,
+        is_training=False,
+        dataloader_key=None,
+    ):
+        """Return a dataloader whose batches are this process's part of an inference batch.
+
+        TRL's per_device_train_batch_size * steps_per_generation rows are too many if n_step is not
+        a multiple of the number of processes. TRL also reads the same rows again in each step on a
+        batch, and moves them to the device. Here rows are cached, and moved once, for sampling.
+        """
+        if is_training:
+            size = self.args.H * self.args.n_step
+            batch_size = size // self.accelerator.num_processes
+            if isinstance(dataset, Dataset):
+                dataset = batches.RecentRows(dataset, size // self.num_generations)
+        loader = super()._get_dataloader(
+            dataset, description, batch_size, sampler_fn, is_training, dataloader_key
+        )
+        if is_training:
+            loader.device = None
+        return loader
+
+    @override
+    def get_test_dataloader(self, test_dataset):
+        """Return `predict`'s dataloader; each prompt of a stream is repeated, once per completion.
+
+        TRL does not repeat the prompts of a stream here, as it does in training and evaluation.
+        """
+        if isinstance(test_dataset, IterableDataset):
+            return self.get_eval_dataloader(test_dataset)
+        return super().get_test_dataloader(test_dataset)
 
     @override
     def _tokenize_prompts(self, prompts):

@@ -8,14 +8,14 @@ Trainer would do instead. Terms (inference batch, H, chunk, log mu): see `rapid.
 import inspect
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from copy import deepcopy
-from functools import cached_property
+from functools import cached_property, partial
+from math import gcd
 from typing import Any
 from unittest.mock import patch
 
 import torch
 from accelerate.utils import is_peft_model, send_to_device
 from accelerate.utils.memory import clear_device_cache
-from datasets import Dataset, IterableDataset
 from torch import Tensor
 from transformers import GenerationConfig
 from trl import GRPOTrainer
@@ -31,6 +31,7 @@ from rapid.training.config import RapidConfig
 from rapid.training.dropout import remove_dropout
 from rapid.training.forward import avoid_cudnn_attention, patch_adaption_prompt_adapter
 from rapid.training.generation import Decoder, use_decoder
+from rapid.training.memory import advise_if_out_of_memory
 from rapid.training.micro_batches import MicroBatches, take_shard
 from rapid.training.notices import Notices
 from rapid.training.processes import gather_batch
@@ -52,17 +53,18 @@ from rapid.training.trl.completions_table import CompletionsTableTrainer
 from rapid.training.trl.loss_trainer import TrlLossTrainer
 from rapid.training.trl.micro_batch_trainer import MicroBatchTrainer
 from rapid.training.trl.placement import use_one_device
-from rapid.training.trl.prompts import PromptCheckTrainer
+from rapid.training.trl.prompts import PromptTrainer
 from rapid.training.trl.resumable_trainer import ResumableTrainer
 from rapid.training.trl.vllm import (
     match_engine_to_policy,
     patch_weight_sync,
+    refuse_unprocessed_logprobs,
     report_ended_completions,
 )
 
 
 class SamplingTrainer(
-    ResumableTrainer, MicroBatchTrainer, TrlLossTrainer, PromptCheckTrainer, CompletionsTableTrainer
+    ResumableTrainer, MicroBatchTrainer, TrlLossTrainer, PromptTrainer, CompletionsTableTrainer
 ):
     """GRPOTrainer without its training loop. Arguments are the same, with a `RapidConfig`.
 
@@ -90,7 +92,8 @@ class SamplingTrainer(
             remove_dropout(self.model)
         self._examples: list[dict] = []  # dataset rows of the batch being sampled
         self._sampled_logp: list[Tensor] = []  # log mu, (T,), of each completion of that batch
-        self._sampler_check = SamplerCheck()  # compares the sampler with the policy
+        # Compares the sampler with the policy.
+        self._sampler_check = SamplerCheck(partial(self.accelerator.reduce, reduction="mean"))
         self._time_limit = TimeLimit.from_config(args)
         # Grades completions while others are sampled.
         self._early_grading = StreamedRewards.from_trainer(self, self._time_limit)
@@ -103,6 +106,7 @@ class SamplingTrainer(
         if self.rollout_func is not None:
             self.rollout_func = check_rollouts(self.rollout_func, args.use_rollout_logps)
         if self.use_vllm:
+            refuse_unprocessed_logprobs(self.vllm_generation, self.temperature)
             patch_weight_sync(self.vllm_generation, self.clock)
 
     @cached_property
@@ -121,45 +125,12 @@ class SamplingTrainer(
         for name, value in values.items():
             log[name].append(value)
 
-    # Prompts --------------------------------------------------------------------------------------
-
-    @override
-    def _get_dataloader(
-        self,
-        dataset,
-        description,
-        batch_size,
-        sampler_fn=None,
-        is_training=False,
-        dataloader_key=None,
-    ):
-        """Return a dataloader whose batches are this process's part of an inference batch.
-
-        TRL's per_device_train_batch_size * steps_per_generation rows are too many if n_step is not
-        a multiple of the number of processes. TRL also reads the same rows again in each step on a
-        batch, and moves them to the device. Here rows are cached, and moved once, for sampling.
-        """
-        if is_training:
-            size = self.args.H * self.args.n_step
-            batch_size = size // self.accelerator.num_processes
-            if isinstance(dataset, Dataset):
-                dataset = batches.RecentRows(dataset, size // self.num_generations)
-        loader = super()._get_dataloader(
-            dataset, description, batch_size, sampler_fn, is_training, dataloader_key
-        )
-        if is_training:
-            loader.device = None
-        return loader
-
-    @override
-    def get_test_dataloader(self, test_dataset):
-        """Return `predict`'s dataloader; each prompt of a stream is repeated, once per completion.
-
-        TRL does not repeat the prompts of a stream here, as it does in training and evaluation.
-        """
-        if isinstance(test_dataset, IterableDataset):
-            return self.get_eval_dataloader(test_dataset)
-        return super().get_test_dataloader(test_dataset)
+    @contextmanager
+    def keep_metrics(self):
+        """Drop the metrics of completions that are sampled within the context, but count tokens."""
+        with patch.object(self, "_metrics", deepcopy(self._metrics)):
+            yield
+        self._metrics["train"]["num_tokens"] = [self.state.num_input_tokens_seen]
 
     # Sampling -------------------------------------------------------------------------------------
 
@@ -264,22 +235,23 @@ class SamplingTrainer(
     ):
         """Sample in batches of `sampling_batch_size`; TRL samples all prompts in one batch.
 
-        TRL takes each num_generations rows as a group. If processes share a group, the rows of this
-        process are not whole groups. Each row is then passed as a group of one.
+        TRL takes each num_generations rows as a group, and may sample from the first row's prompt
+        only. A batch may not consist of whole groups, as processes may share a group, and groups of
+        evaluation have a size of their own. It is then passed as smaller groups: gcd is the largest
+        size that divides the rows of this process, its batches and its groups.
         """
-        if len(prompt_ids) % num_generations:
-            num_generations = 1
         completion_ids: list[list[int]] = []
         logps: list[list[float]] = []
         end = 0
         while end < len(prompt_ids):
             start, end = end, self._find_batch_end(prompt_ids, end)
-            with self._neutral_generation_config(), self._use_decoder(start) as recorded:
+            advice = advise_if_out_of_memory(self._advise_on_memory(end - start))
+            with advice, self._neutral_generation_config(), self._use_decoder(start) as recorded:
                 ids, logp = super()._generate_single_turn(
                     prompt_ids[start:end],
                     images,
                     multimodal_fields,
-                    num_generations,
+                    gcd(len(prompt_ids), end - start, num_generations),
                     has_tool_images,
                 )
             refuse_completions([row.get("prompt") for row in self._examples[start:end]], ids)
@@ -300,6 +272,17 @@ class SamplingTrainer(
             length = len(prompt_ids[start])
             return next((n for n in range(start, end) if len(prompt_ids[n]) != length), end)
         return end
+
+    def _advise_on_memory(self, count: int) -> str:
+        """Return what to change if memory runs out while `count` completions are sampled."""
+        if self.use_vllm:
+            share = self.args.vllm_gpu_memory_utilization
+            change = f"lower vllm_gpu_memory_utilization={share}, vLLM's share of the GPU's memory"
+        elif count == 1:
+            change = f"lower max_completion_length={self.args.max_completion_length}"
+        else:
+            change = f"set sampling_batch_size below {count}, per process"
+        return f"memory ran out while completions were sampled, {count} at once: {change}"
 
     def _neutral_generation_config(self) -> AbstractContextManager:
         """Hide the model's own generation_config, if an inference batch is used for several steps.

@@ -26,6 +26,8 @@ CPU_KVCACHE_GIB = 2
 # completions of a group share their prompt's whole blocks, and most prompts are shorter than the
 # default of 128 tokens.
 CPU_BLOCK = 32
+# Value of vLLM's --logprobs-mode: log-probabilities at the temperature of sampling.
+PROCESSED_LOGPROBS = "processed_logprobs"
 
 
 def get_engine_dtype(generation: VLLMGeneration) -> torch.dtype | None:
@@ -95,6 +97,27 @@ def prepare_engine() -> dict[str, int]:
     os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", str(CPU_KVCACHE_GIB))
     os.environ.setdefault("VLLM_USE_AOT_COMPILE", "0")
     return {"block_size": CPU_BLOCK}
+
+
+def refuse_unprocessed_logprobs(generation: VLLMGeneration, temperature: float) -> None:
+    """Raise an error if a server returns other log-probabilities than those it samples from.
+
+    vLLM's default, "raw_logprobs", ignores the temperature. An engine in this process gets
+    "processed_logprobs" from TRL. Only the main process is connected to the server.
+
+    Raises:
+        ValueError: the server has to be started with another option.
+    """
+    if generation.mode != "server" or not generation.accelerator.is_main_process:
+        return
+    mode = generation.vllm_client.get_server_info()["model_config"].get("logprobs_mode")
+    allowed = {PROCESSED_LOGPROBS, None} | ({"raw_logprobs"} if temperature == 1 else set())
+    if mode not in allowed:
+        raise ValueError(
+            f"vLLM's server returns {mode}, which are not the log-probabilities that it samples "
+            f"from at temperature={temperature:g}: start it with --logprobs-mode "
+            f"{PROCESSED_LOGPROBS}, as `trl vllm-serve` does"
+        )
 
 
 # Sampling -----------------------------------------------------------------------------------------
