@@ -15,6 +15,7 @@ from datasets import IterableDataset
 from torch import Tensor
 from torch.nn.utils import get_total_norm
 from transformers import TrainerCallback
+from transformers.training_args import OptimizerNames
 
 IMAGE_COLUMNS = {"image", "images"}  # columns of a dataset
 # PEFT's adapters that are random in training, or that let the probability of a token depend on
@@ -63,9 +64,10 @@ def find_refused_arguments(args, arguments: dict) -> Iterator[str]:
             "divides the completions of a step itself: in the file of accelerate or DeepSpeed, "
             "remove the batch sizes and gradient_accumulation_steps, or set them to auto"
         )
-    if "lomo" in args.optim:
+    optimizer = OptimizerNames(args.optim).value
+    if "lomo" in optimizer or optimizer.endswith("layerwise"):
         yield (
-            f"optim={args.optim} changes weights in every backward pass, but an optimizer "
+            f"optim={optimizer} changes weights in every backward pass, but an optimizer "
             "step has several: choose another optimizer"
         )
     adapters = {"new": arguments.get("peft_config")}
