@@ -47,6 +47,7 @@ from rapid.training.learning_rate_factor import LearningRateFactor
 from rapid.training.micro_batches import MicroBatchLimit, select_local
 from rapid.training.overview import Overview
 from rapid.training.processes import gather_batch
+from rapid.training.refusals import refuse_token_adapter
 
 PAPER = {
     "title": "RAPID: An Efficient Reinforcement Learning Algorithm for Small Language Models",
@@ -94,6 +95,7 @@ class RapidTrainer(GradientTrainer):
     ) -> None:
         super().__init__(model, reward_funcs, RapidConfig.of(args), *arguments, **named)
         self._refuse_too_few_prompts()
+        refuse_token_adapter(self.model)
         if self.args.algorithm is not RAPID:  # for the model card
             self._name = self.args.algorithm.label
             self._paper = GRPOTrainer._paper if self.args.uses_trl_loss else {}
