@@ -17,6 +17,7 @@ from rapid.training.contradictions import SignalColumn, find_contradictions, rea
 from rapid.training.memory import AUTO
 from rapid.training.precision import measure_and_broadcast_rates
 from rapid.training.trl import TRL_LOSS_FIELDS
+from rapid.training.trl.accelerator_config import read_accelerator_config
 from rapid.training.trl.objective import TRL, get_objectives, resolve_defaults, resolve_objective
 from rapid.training.trl.sizes import resolve_sizes, set_trl_sizes
 
@@ -255,6 +256,7 @@ class RapidConfig(GRPOConfig):
                 message = f"objective={self.objective!r}: set objective={name!r}, H={H}"
             raise ValueError(message)
         contradictions = self._move_parameters_to_fields()
+        self.accelerator_config = read_accelerator_config(self.accelerator_config)
         _ = self.device  # sets up the processes, after which `world_size` is known
         processes = self.world_size
         resolve_sizes(self, processes)

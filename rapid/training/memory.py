@@ -61,27 +61,47 @@ def get_available_memory(device: torch.device) -> float:
     return max(0.0, min(limits))
 
 
+def get_total_memory(device: torch.device) -> float:
+    """Return the bytes of a GPU's memory, or of the main memory that this process may use."""
+    if device.type == "cuda":
+        return float(torch.cuda.get_device_properties(device).total_memory)
+    limits = [psutil.virtual_memory().total, *_read_cgroup_limits().values()]
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    return float(min(limits if limit == resource.RLIM_INFINITY else [*limits, limit]))
+
+
 def _get_available_in_cgroup() -> float:
     """Return the free bytes of this process's cgroup (v2), or of a parent that has less.
 
     The result is infinity if none of them has a limit.
     """
     available = math.inf
+    for group, limit in _read_cgroup_limits().items():
+        with suppress(OSError, ValueError):
+            used = int((group / "memory.current").read_text())
+            stat = (group / "memory.stat").read_text()
+            # This part of the page cache is dropped when memory is needed.
+            files = re.search(r"^inactive_file (\d+)", stat, re.MULTILINE)
+            available = min(available, limit - used + (int(files[1]) if files else 0))
+    return available
+
+
+def _read_cgroup_limits() -> dict[Path, int]:
+    """Return the limit of this process's cgroup (v2) and of each parent that has one, bytes."""
+    limits = {}
     with suppress(OSError):
-        name = Path("/proc/self/cgroup").read_text().strip().rpartition("::/")[2]
-        folder = CGROUPS / name
+        folder = CGROUPS / _read_group_name()
         for group in (folder, *folder.parents):
             with suppress(OSError, ValueError):  # ValueError: memory.max is "max", without a limit
-                limit = int((group / "memory.max").read_text())
-                used = int((group / "memory.current").read_text())
-                stat = (group / "memory.stat").read_text()
-                # This part of the page cache is dropped when memory is needed.
-                files = re.search(r"^inactive_file (\d+)", stat, re.MULTILINE)
-                left_in_group = limit - used + (int(files[1]) if files else 0)
-                available = min(available, left_in_group)
+                limits[group] = int((group / "memory.max").read_text())
             if group == CGROUPS:
                 break
-    return available
+    return limits
+
+
+def _read_group_name() -> str:
+    """Return the path of this process's cgroup (v2) below `CGROUPS`."""
+    return Path("/proc/self/cgroup").read_text().strip().rpartition("::/")[2]
 
 
 def measure_peak(device: torch.device, work: Callable[[], None]) -> float:

@@ -15,6 +15,9 @@ from datasets import IterableDataset
 from torch import Tensor
 from torch.nn.utils import get_total_norm
 from transformers import TrainerCallback
+from transformers.training_args import OptimizerNames
+
+from rapid.training.caches import unwrap_model
 
 IMAGE_COLUMNS = {"image", "images"}  # columns of a dataset
 # PEFT's adapters that are random in training, or that let the probability of a token depend on
@@ -63,9 +66,10 @@ def find_refused_arguments(args, arguments: dict) -> Iterator[str]:
             "divides the completions of a step itself: in the file of accelerate or DeepSpeed, "
             "remove the batch sizes and gradient_accumulation_steps, or set them to auto"
         )
-    if "lomo" in args.optim:
+    optimizer = OptimizerNames(args.optim).value
+    if "lomo" in optimizer or optimizer.endswith("layerwise"):
         yield (
-            f"optim={args.optim} changes weights in every backward pass, but an optimizer "
+            f"optim={optimizer} changes weights in every backward pass, but an optimizer "
             "step has several: choose another optimizer"
         )
     adapters = {"new": arguments.get("peft_config")}
@@ -125,6 +129,22 @@ def refuse_tokenizer(tokenizer) -> None:
         raise ValueError(
             f"the tokenizer {type(tokenizer).__name__} has no eos_token, with which completions "
             "end: set tokenizer.eos_token, and pass the tokenizer as processing_class"
+        )
+
+
+def refuse_token_adapter(model) -> None:
+    """Refuse an adapter of single tokens in the output layer (PEFT's trainable_token_indices).
+
+    Raises:
+        ValueError: the output layer has such an adapter.
+    """
+    layer = unwrap_model(model).get_output_embeddings()
+    if hasattr(layer, "token_adapter"):
+        raise ValueError(
+            "trainable_token_indices trains tokens of the output layer too, because it is tied to "
+            "the input embeddings or listed, but log-probabilities are computed from this layer's "
+            "weights without the adapter: list the input embeddings in modules_to_save, with "
+            "ensure_weight_tying=True if the layers are tied, or leave the output layer out"
         )
 
 

@@ -44,9 +44,11 @@ from rapid.training.batches import Batch
 from rapid.training.config import RapidConfig
 from rapid.training.gradient_trainer import GradientTrainer
 from rapid.training.learning_rate_factor import LearningRateFactor
+from rapid.training.memory import get_total_memory
 from rapid.training.micro_batches import MicroBatchLimit, select_local
 from rapid.training.overview import Overview
 from rapid.training.processes import gather_batch
+from rapid.training.refusals import refuse_token_adapter
 
 PAPER = {
     "title": "RAPID: An Efficient Reinforcement Learning Algorithm for Small Language Models",
@@ -94,6 +96,7 @@ class RapidTrainer(GradientTrainer):
     ) -> None:
         super().__init__(model, reward_funcs, RapidConfig.of(args), *arguments, **named)
         self._refuse_too_few_prompts()
+        refuse_token_adapter(self.model)
         if self.args.algorithm is not RAPID:  # for the model card
             self._name = self.args.algorithm.label
             self._paper = GRPOTrainer._paper if self.args.uses_trl_loss else {}
@@ -165,23 +168,37 @@ class RapidTrainer(GradientTrainer):
             "last_pass": self.last_pass,
             "micro_batch_limit": limit and astuple(limit),
             "halvings": self.halvings,  # of the limit, because memory ran out
+            "memory_settings": self._memory_settings,
             "sampler_is_exact": self._sampler_check.is_exact,
+            "uses_vllm": self.use_vllm,
             "sharing_is_faster": self.prompt_sharing.is_faster,
         }
 
     def load_loop_state(self, state):
-        """Restore the return value of `get_loop_state`; {} resets the state for a new run."""
+        """Restore the return value of `get_loop_state`; {} resets the state for a new run.
+
+        What was measured with other settings, on another device or with another sampler is not
+        restored, but measured again.
+        """
         self._pending_steps = []
         self._resampled_prompts, self.last_pass = state.get("spares", 0), state.get("last_pass")
-        limit = state.get("micro_batch_limit")
-        self.micro_batch_limit = MicroBatchLimit(*limit) if limit else None
-        self.halvings = state.get("halvings", 0)
+        self.micro_batch_limit, self.halvings = None, 0
+        if state.get("memory_settings") == self._memory_settings:
+            limit, self.halvings = state["micro_batch_limit"], state["halvings"]
+            self.micro_batch_limit = MicroBatchLimit(*limit) if limit else None
         self.prompt_sharing.is_faster = state.get("sharing_is_faster")
-        if "sampler_is_exact" in state:
+        if state.get("uses_vllm") == self.use_vllm:
             self._sampler_check.is_exact = state["sampler_is_exact"]
         order = batches.shuffle_endlessly(self.train_dataset, self.args.seed + 1)
         # Indices of the prompts that `_resample_groups` draws next.
         self._spare_prompts = islice(order, self._resampled_prompts, None)
+
+    @property
+    def _memory_settings(self) -> list[Any]:
+        """The settings and the memory on which the size of micro-batches that fit depends."""
+        names = "micro_batch_size", "token_budget", "pack", "max_completion_length"
+        settings = [getattr(self.args, name) for name in (*names, "gradient_checkpointing")]
+        return [*settings, get_total_memory(self.accelerator.device)]
 
     @override
     def _compute_loss(self, model, inputs):

@@ -154,8 +154,21 @@ def test_staleness_is_the_mean_absolute_log_ratio(name):
 
 
 def test_maxrl_does_not_divide_by_a_mean_of_zero():
-    rewards = torch.tensor([1.0, -1.0, 0.0, 0.0])
-    assert ALGORITHMS["maxrl"].advantages(None, rewards, 2).tolist() == rewards.tolist()
+    rewards = torch.tensor([1.0, 0.0, 0.0, 0.0])
+    assert ALGORITHMS["maxrl"].advantages(None, rewards, 2).tolist() == [1.0, -1.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize("rewards", [[0.0, 0.0, -1.0, 0.0], [1.0, 1.0, -0.5, 3.0]])
+def test_maxrl_refuses_negative_rewards(rewards):
+    """Also if the mean of the group is positive: by chance it is not in another group."""
+    zeros = torch.zeros(4, 3)
+    inputs = LossInputs(zeros, zeros, zeros, zeros + 1, torch.tensor(rewards), group_size=2)
+    for compute in (
+        lambda: ALGORITHMS["maxrl"].advantages(None, inputs.rewards, 2),
+        lambda: compute_loss("maxrl", inputs),
+    ):
+        with pytest.raises(ValueError, match=r"completion 1 of group 2 has the reward -.*at least"):
+            compute()
 
 
 # The effective sample size ------------------------------------------------------------------------

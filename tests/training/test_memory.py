@@ -19,6 +19,7 @@ from tests.training import limited_worker, loops
 
 CPU = torch.device("cpu")
 MB = 2**20
+GET_TOTAL = "rapid.training.trainer.get_total_memory"
 FIND_LARGEST = "rapid.training.trl.micro_batch_trainer.find_largest_batch"
 
 
@@ -56,6 +57,21 @@ def test_available_memory_respects_address_space_limit(monkeypatch):
     used = psutil.Process().memory_info().vms
     monkeypatch.setattr(memory.resource, "getrlimit", lambda _: (used + 300 * MB, -1))
     assert 250 * MB < memory.get_available_memory(CPU) <= 300 * MB
+    assert memory.get_total_memory(CPU) == used + 300 * MB
+
+
+def test_memory_respects_limits_of_cgroups(monkeypatch, tmp_path):
+    """The parent's limit is lower, and its page cache counts as free."""
+    unlimited = memory.get_total_memory(CPU)
+    monkeypatch.setattr(memory, "CGROUPS", tmp_path)
+    monkeypatch.setattr(memory, "_read_group_name", lambda: "job/step")
+    files = {"memory.current": f"{20 * MB}", "memory.stat": f"inactive_file {4 * MB}\n"}
+    for folder, limit in (("job", f"{50 * MB}"), ("job/step", "max")):
+        (tmp_path / folder).mkdir()
+        for name, text in (files | {"memory.max": limit}).items():
+            (tmp_path / folder / name).write_text(text)
+    assert memory.get_total_memory(CPU) == 50 * MB < unlimited
+    assert memory.get_available_memory(CPU) == 34 * MB
 
 
 class SimulatedMemory:
@@ -251,9 +267,29 @@ def test_auto_size_tries_longest_completions_with_same_result(
     assert auto.micro_batch_limit == MicroBatchLimit(5, 5 * (longest + 6) if pack else None)
     loops.assert_same_training(auto, fixed, toy_model)
     auto.halvings = 2
-    resumed = loops.build_rapid_trainer(toy_model, tmp_path, "rapid", **settings)
+    resumed = loops.build_rapid_trainer(toy_model, tmp_path, "rapid", pack=pack, **settings)
     resumed.load_loop_state(auto.get_loop_state())
     assert (resumed.micro_batch_limit, resumed.halvings) == (auto.micro_batch_limit, 2)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{}, {"micro_batch_size": 1}, {"pack": False}, {"max_completion_length": 5}, {"memory": 1}],
+)
+def test_size_is_restored_only_with_the_settings_and_memory_it_is_for(
+    change, toy_model, tmp_path, monkeypatch
+):
+    settings = SIZES | {"micro_batch_size": "auto"}
+    trainer = loops.build_rapid_trainer(toy_model, tmp_path, "rapid", **settings)
+    trainer.micro_batch_limit, trainer.halvings = MicroBatchLimit(5, 200), 2
+    state = trainer.get_loop_state()
+    changes = dict(change)
+    if memory_bytes := changes.pop("memory", None):
+        monkeypatch.setattr(GET_TOTAL, lambda device: memory_bytes)
+    resumed = loops.build_rapid_trainer(toy_model, tmp_path, "rapid", **settings | changes)
+    resumed.load_loop_state(state)
+    expected = (None, 0) if change else (MicroBatchLimit(5, 200), 2)
+    assert (resumed.micro_batch_limit, resumed.halvings) == expected
 
 
 def test_memory_for_adam_state_is_reserved(toy_model, tmp_path, monkeypatch):

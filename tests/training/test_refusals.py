@@ -9,6 +9,7 @@ import pytest
 import torch
 from datasets import Dataset, DatasetDict
 from peft import PeftType
+from transformers.training_args import OptimizerNames
 
 from rapid.training.refusals import (
     FiniteWeights,
@@ -89,6 +90,7 @@ def test_supported_arguments_are_accepted():
         ({"grading_workers": 2, "environment": list}, "set grading_workers=0"),
         ({"use_rollout_logps": True}, "pass a rollout_func"),
         ({"optim": "adalomo"}, "changes weights in every backward pass"),
+        ({"optim": OptimizerNames.GALORE_ADAMW_LAYERWISE}, "optim=galore_adamw_layerwise changes"),
         ({"adapter": XLORA}, "XLORA: with this adapter"),
         (
             {"model": SimpleNamespace(peft_config={"first": LORA, "second": XLORA})},

@@ -13,6 +13,7 @@ from trl import GRPOTrainer
 from rapid import RapidConfig
 from rapid.training.trl.saving_trainer import (
     DIGESTS,
+    delete_old_checkpoints,
     describe_damage,
     find_newest_checkpoint,
     preserve_random_states,
@@ -105,6 +106,31 @@ def test_file_that_a_callback_adds_is_no_damage(toy_model, tmp_path):
     assert checkpoint == tmp_path / "checkpoint-2"
     (checkpoint / "trainer_state.json").unlink()
     assert describe_damage(checkpoint) == "trainer_state.json"
+
+
+def test_second_run_in_a_folder_keeps_its_own_checkpoints(toy_model, tmp_path, caplog):
+    """Those of the first run have more steps, and are deleted first."""
+    for steps in (6, 3):
+        trainer = build_trainer(toy_model, tmp_path, H=1, max_steps=steps, save_total_limit=2)
+        assert "is from an earlier run" not in caplog.text
+        trainer.train()
+    assert {path.name for path in tmp_path.glob("*-*")} == {"checkpoint-2", "checkpoint-3"}
+    assert "checkpoint-6 is from an earlier run" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("best", "limit", "kept"),
+    [(None, 1, "4"), (None, 3, "1 3 4"), (None, 0, "1 3 4 7 9"), ("9", 2, "4 9"), ("9", 1, "4 9")],
+)
+def test_newest_and_best_checkpoints_are_never_deleted(tmp_path, best, limit, kept):
+    """Checkpoints of 7 and 9 steps are from an earlier run, as the newest has 4 steps."""
+    for step in "13479":
+        (tmp_path / f"checkpoint-{step}").mkdir()
+    (tmp_path / "checkpoint-9-copy").mkdir()
+    best_checkpoint = tmp_path / f"checkpoint-{best}" if best else None
+    delete_old_checkpoints(tmp_path, 4, limit, best_checkpoint)
+    expected = {f"checkpoint-{step}" for step in (*kept.split(), "9-copy")}
+    assert {path.name for path in tmp_path.iterdir()} == expected
 
 
 @pytest.mark.parametrize("event", ["save", "eval"])

@@ -46,7 +46,7 @@ class ResumableTrainer(SavingTrainer, GRPOTrainer):
     def get_loop_state(self) -> dict[str, Any]:
         """Return the state that the training loop keeps between inference batches.
 
-        Values are None, numbers and tensors, in lists, tuples and dicts.
+        Values are None, numbers, texts and tensors, in lists, tuples and dicts.
         """
         raise NotImplementedError
 

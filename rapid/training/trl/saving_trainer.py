@@ -5,6 +5,7 @@ would have to hold the completions that are not used yet.
 """
 
 import json
+import logging
 import math
 import os
 import random
@@ -19,12 +20,13 @@ from unittest.mock import patch
 import numpy
 import torch
 from transformers import Trainer
-from transformers.trainer_utils import SaveStrategy, rotate_checkpoints
+from transformers.trainer_utils import SaveStrategy
 from typing_extensions import override
 
 from rapid.artifacts.files import sha256_file, write_json
 from rapid.training.refusals import refuse_weights
 
+logger = logging.getLogger(__name__)
 DIGESTS = "digests.json"  # file in a checkpoint: the SHA-256 of each of its other files
 PARTIAL = "partial"  # folder beside the checkpoints, in which the next one is being written
 TRAINER_STATE = "trainer_state.json"
@@ -59,9 +61,7 @@ def find_newest_checkpoint(folder: Path, delete_damaged: bool = False) -> Path |
 
     With `delete_damaged` the newer ones are deleted.
     """
-    matches = [(CHECKPOINT_NAME.fullmatch(path.name), path) for path in folder.glob("checkpoint-*")]
-    by_step = sorted(((int(match[1]), path) for match, path in matches if match), reverse=True)
-    for _, checkpoint in by_step:
+    for _, checkpoint in sorted(_list_checkpoints(folder), reverse=True):
         if not (damage := describe_damage(checkpoint)):
             return checkpoint
         action = "deleted" if delete_damaged else "skipped"
@@ -69,6 +69,12 @@ def find_newest_checkpoint(folder: Path, delete_damaged: bool = False) -> Path |
         if delete_damaged:
             shutil.rmtree(checkpoint)
     return None
+
+
+def _list_checkpoints(folder: Path) -> list[tuple[int, Path]]:
+    """Return the step and the path of each checkpoint in a folder, in any order."""
+    matches = [(CHECKPOINT_NAME.fullmatch(path.name), path) for path in folder.glob("checkpoint-*")]
+    return [(int(match[1]), path) for match, path in matches if match]
 
 
 class SavingTrainer(Trainer):
@@ -98,6 +104,9 @@ class SavingTrainer(Trainer):
         Trainer takes the newest checkpoint, intact or not. So does this method with `push_to_hub`,
         because checkpoints that are uploaded have no digests.
 
+        A run from the beginning logs a warning if the output folder has checkpoints, because
+        `resume_from_checkpoint=True` would choose them by their number of steps.
+
         Raises:
             ValueError: there is no intact checkpoint, or `resume_from_checkpoint` is damaged.
         """
@@ -114,6 +123,8 @@ class SavingTrainer(Trainer):
             checkpoint = Path(resume_from_checkpoint)
             if (checkpoint / DIGESTS).exists() and (damage := describe_damage(checkpoint)):
                 raise ValueError(f"{checkpoint} is damaged: {damage}")
+        elif not resume_from_checkpoint and self.is_world_process_zero():
+            _warn_of_earlier_run(Path(self.args.output_dir or "."))
         return super().train(resume_from_checkpoint, *arguments, **kwargs)
 
     @override
@@ -178,9 +189,10 @@ class SavingTrainer(Trainer):
         """Write a checkpoint to the folder "partial", flush it to disk, and then rename it.
 
         Trainer writes to the final folder, so that a partial checkpoint of a killed run looks
-        complete. It also deletes old checkpoints by modification time; here they are deleted by
-        step. With `push_to_hub` Trainer uploads a checkpoint while training goes on. Such a
-        checkpoint must not be renamed, so that Trainer's own method is used.
+        complete. It also deletes old checkpoints by modification time, which
+        `delete_old_checkpoints` does not. With `push_to_hub` Trainer uploads a checkpoint while
+        training goes on. Such a checkpoint must not be renamed, so that Trainer's own method is
+        used.
         """
         if self._is_postponing:  # a callback requests a save while the inference batch is in use
             self._postponed_fields |= {"should_save"}
@@ -202,8 +214,9 @@ class SavingTrainer(Trainer):
             if is_best:
                 self.state.save_to_json(str(partial / name / TRAINER_STATE))
             _publish(partial / name, folder / name)
-            limit, best = self.args.save_total_limit, self.state.best_model_checkpoint
-            rotate_checkpoints(str(folder), limit, best)
+            best = self.state.best_model_checkpoint
+            limit = self.args.save_total_limit or 0
+            delete_old_checkpoints(folder, self._saved_step, limit, Path(best) if best else None)
         self.accelerator.wait_for_everyone()  # all processes load the best checkpoint by its name
 
 
@@ -219,6 +232,41 @@ def _publish(written: Path, checkpoint: Path) -> None:
         with suppress(OSError):  # the folder is not empty
             folder.rmdir()  # created by `enable_jit_checkpoint` for a save that was postponed
     _flush(checkpoint.parent)
+
+
+def delete_old_checkpoints(folder: Path, newest: int, limit: int, best: Path | None) -> None:
+    """Delete the oldest checkpoints of a folder until `limit` are left, but not the newest or best.
+
+    The steps of a run only increase. So checkpoints with more steps than the newest are from an
+    earlier run in the same folder, and are deleted first. Modification times would not tell: some
+    file systems have none.
+
+    Args:
+        newest: the number of steps of the checkpoint that was written last.
+        limit: 0: delete none.
+        best: the checkpoint with the best evaluation, if there is one.
+    """
+    checkpoints = sorted(
+        _list_checkpoints(folder), key=lambda checkpoint: (checkpoint[0] <= newest, checkpoint[0])
+    )
+    deletable = [path for step, path in checkpoints if step != newest and path != best]
+    excess = len(checkpoints) - limit if limit > 0 else 0
+    for path in deletable[: max(0, excess)]:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _warn_of_earlier_run(folder: Path) -> None:
+    """Warn if a folder has checkpoints before a run from the beginning."""
+    step, checkpoint = max(_list_checkpoints(folder), default=(0, None))
+    if checkpoint:
+        logger.warning(
+            "%s is from an earlier run, and this run starts from the beginning. Until this run has "
+            "deleted it or saved a checkpoint after more than %d steps, "
+            "train(resume_from_checkpoint=True) would continue the earlier run: delete the "
+            "earlier checkpoints, or set another output_dir",
+            checkpoint,
+            step,
+        )
 
 
 def _flush(path: Path) -> None:

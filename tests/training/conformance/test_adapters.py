@@ -4,7 +4,7 @@ import peft
 import pytest
 import torch
 from datasets import Dataset
-from transformers import TrainerCallback
+from transformers import AutoModelForCausalLM, TrainerCallback
 from trl.trainer.utils import add_fused_lm_head
 
 from rapid import RapidTrainer
@@ -149,3 +149,27 @@ def test_adapters_that_depend_on_later_tokens_are_refused(kind, train):
     model = peft.get_peft_model(build_untrained("Llama"), arguments["peft_config"])
     with pytest.raises(ValueError, match="choose another"):
         train(RapidTrainer, model)
+
+
+def fail_to_grade(*_, **__):
+    raise AssertionError("completions were sampled and graded")
+
+
+@pytest.mark.parametrize(
+    ("tied", "tokens"), [(True, [5, 6]), (False, {"embed_tokens": [5, 6], "lm_head": [5, 6]})]
+)
+def test_adapters_of_tokens_of_the_output_layer_are_refused(tied, tokens, toy_model, train):
+    model = AutoModelForCausalLM.from_pretrained(toy_model, tie_word_embeddings=tied)
+    adapter = peft.LoraConfig(trainable_token_indices=tokens, **TARGETS)
+    with pytest.raises(ValueError, match="trainable_token_indices trains tokens of the output"):
+        train(RapidTrainer, model, fail_to_grade, {"peft_config": adapter}, H=1, **SIZES)
+
+
+def test_adapters_of_tokens_of_untied_input_embeddings_are_trained(toy_model, train):
+    model = AutoModelForCausalLM.from_pretrained(toy_model, tie_word_embeddings=False)
+    adapter = peft.LoraConfig(trainable_token_indices=[*range(2, 258)], **TARGETS)
+    arguments = {"peft_config": adapter}
+    trainer = train(RapidTrainer, model, arguments=arguments, learning_rate=0.05, H=1, **SIZES)
+    layer = trainer.model.get_input_embeddings().token_adapter
+    tokens = layer.trainable_tokens_delta["default"]
+    assert not torch.equal(tokens, layer.trainable_tokens_original["default"])

@@ -346,3 +346,13 @@ def test_second_training_samples_new_batch(toy_model, tmp_path):
     trainer.train()
     assert trainer.completions_sampled == 2 * 4 * 4
     assert max(row.get("rapid/staleness", 0) for row in trainer.state.log_history[:1]) < 1e-5
+
+
+@pytest.mark.parametrize("uses_vllm", [False, True])
+def test_verdict_on_another_sampler_is_not_restored(toy_model, tmp_path, uses_vllm):
+    """The checkpoint is of a run that sampled with transformers."""
+    trainer, resumed = (build_trainer(toy_model, tmp_path) for _ in range(2))
+    trainer._sampler_check.is_exact = True
+    resumed.use_vllm = uses_vllm
+    resumed.load_loop_state(trainer.get_loop_state())
+    assert resumed._sampler_check.is_exact is (None if uses_vllm else True)
