@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from asked_quantity import (
-    CONDITION,
     MEASURES_BY_DIMENSION,
     asks_percent,
+    drop_conditions,
     extract_prose,
     find_asked_dimensions,
     find_asked_divisors,
@@ -207,7 +207,7 @@ def is_unit_allowed(gold: Unit, answer: Unit, question: str) -> bool:
         return is_counted
     if is_counted:
         return True
-    request = CONDITION.sub("", find_request(question))
+    request = drop_conditions(find_request(question))
     units_of_request = find_asked_units(request)
     if units_of_request.measures or units_of_request.counted:
         return answer in units_of_request.measures
