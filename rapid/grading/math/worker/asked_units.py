@@ -21,7 +21,7 @@ from units import (
     MEASURES,
     MEASURES_BY_STEM,
     NO_UNIT,
-    NON_UNIT_STEMS,
+    NON_UNIT_WORDS,
     PERCENT,
     POWER_WORDS,
     RATES,
@@ -94,26 +94,40 @@ def find_asked_units(question: str) -> AskedUnits:
     measures, counted, words = set(), set(), set()
     for phrase in COUNTED_THINGS.findall(text):
         phrase = list(itertools.takewhile(lambda word: word not in END_WORDS, phrase.split()))
-        words |= set(map(get_unit_name, phrase))
+        words |= list_names(phrase)
         if phrase and stem_word(phrase[0]) in MAGNITUDE_STEMS:
-            counted = {"#", stem_word(phrase[0])}  # and no other word, even if that is none
+            counted = {"#"} | list_names(phrase[:1])  # and no other word, even if that is none
             continue
-        # Minutes in "more minutes", but not second in "second graders".
-        plural_measures = [unit for name, unit in list_measures(phrase) if PLURAL.fullmatch(name)]
-        if plural_measures:
-            measures.add(plural_measures[0])
+        # Minutes in "more minutes", but not second in "second graders". Short names, such as kg,
+        # are measures as the first word.
+        asked_measures = [unit for name, unit in list_measures(phrase) if PLURAL.fullmatch(name)]
+        if phrase and len(phrase[0]) < 3 and get_unit_name(phrase[0]) in MEASURES:
+            run = [phrase[0], *itertools.takewhile(is_measure_word, phrase[1:])]
+            asked_measures = [unit for unit in [read_unit(" ".join(run))] if unit]
+        if asked_measures:
+            # Minutes per day may also be called minutes.
+            measures |= {asked_measures[0], drop_divisors(asked_measures[0])}
             continue
         # In "how many cups of red flour", both cups and flour may be the unit, and in "how many
         # books sold today" books, which is a plural. In "pages per day", days may not.
         for group in re.split(r"\bof\b", " ".join(phrase).partition(" per ")[0]):
             plurals = [word for word in group.split() if PLURAL.fullmatch(word)]
-            counted |= set(map(get_unit_name, plurals or group.split()[-1:]))
+            counted |= list_names(plurals or group.split()[-1:])
     if not (measures or counted):
         for phrase in NAMED_UNITS.findall(text):
             if unit := read_unit(" ".join(itertools.takewhile(is_measure_word, phrase.split()))):
                 measures.add(unit)
-    not_counted = NON_UNIT_STEMS | MEASURES.keys()
-    return AskedUnits(measures, counted - not_counted, words - NON_UNIT_STEMS)
+    return AskedUnits(measures, counted - MEASURES.keys(), words)
+
+
+def list_names(words: Iterable[str]) -> set[str]:
+    """Return the names of the units that words may be."""
+    return {get_unit_name(word) for word in words if word not in NON_UNIT_WORDS}
+
+
+def drop_divisors(unit: Unit) -> Unit:
+    """Return a unit without what it is divided by: minutes for minutes per day."""
+    return frozenset((name, power) for name, power in unit if power > 0)
 
 
 def list_measures(words: Iterable[str]) -> list[tuple[str, Unit]]:
