@@ -106,7 +106,7 @@ def find_asked_units(question: str) -> AskedUnits:
             asked_measures = [unit for unit in [read_unit(" ".join(run))] if unit]
         if asked_measures:
             # Minutes per day may also be called minutes.
-            measures |= {asked_measures[0], drop_divisors(asked_measures[0])}
+            measures |= {asked_measures[0], drop_period(asked_measures[0])}
             continue
         # In "how many cups of red flour", both cups and flour may be the unit, and in "how many
         # books sold today" books, which is a plural. In "pages per day", days may not.
@@ -125,9 +125,11 @@ def list_names(words: Iterable[str]) -> set[str]:
     return {get_unit_name(word) for word in words if word not in NON_UNIT_WORDS}
 
 
-def drop_divisors(unit: Unit) -> Unit:
-    """Return a unit without what it is divided by: minutes for minutes per day."""
-    return frozenset((name, power) for name, power in unit if power > 0)
+def drop_period(unit: Unit) -> Unit:
+    """Return a unit without a measure of time that divides it: minutes for minutes per day."""
+    return frozenset(
+        (name, power) for name, power in unit if power > 0 or name not in TIME_MEASURES
+    )
 
 
 def list_measures(words: Iterable[str]) -> list[tuple[str, Unit]]:
@@ -219,7 +221,12 @@ def is_unit_allowed(gold: Unit, answer: Unit, question: str) -> bool:
             # "units", or "square units", may replace a measure of length with the same power.
             return names == {"unit"} and is_length and powers == sorted(power for _, power in gold)
         return is_counted
-    if is_counted:
+    # In "how many kg of rice" both kg and kg of rice may be the unit.
+    has_asked_measure = names <= asked_units.words and any(
+        measure <= answer and {power for _, power in answer - measure} <= {1}
+        for measure in asked_units.measures
+    )
+    if is_counted or has_asked_measure:
         return True
     request = drop_conditions(find_request(question))
     units_of_request = find_asked_units(request)
