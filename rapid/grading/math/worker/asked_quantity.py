@@ -44,7 +44,8 @@ DIMENSIONS_BY_STEM = {
     for word in words.split()
 }
 # A condition, of which a question asks nothing: "if the number of pens is 5, what do they cost?"
-CONDITION = re.compile(rf"(?i)\bif\b[^?!]*?, *(?=(?:what|how|{FINDING_VERBS})\b)")
+# The group is the rest of a sentence with no condition, which need not be searched again.
+CONDITION = re.compile(rf"(?i)\bif\b[^?!]*?, *(?=(?:what|how|{FINDING_VERBS})\b)|(\bif\b[^?!]*)")
 # A word that asks, and the words after it. With a lookahead, (?=...), a match may begin inside
 # another one.
 ASKED_WORDS = re.compile(
@@ -109,7 +110,12 @@ def extract_prose(question: str) -> str:
 
 def list_requests(question: str) -> list[str]:
     """Return the sentences with which a question asks, without the conditions in them."""
-    return CONDITION.sub("", find_request(question)).split("\n")
+    return drop_conditions(find_request(question)).split("\n")
+
+
+def drop_conditions(request: str) -> str:
+    """Return a request without the conditions in it."""
+    return CONDITION.sub(r"\1", request)
 
 
 def list_asked_nouns(sentence: str) -> list[tuple[str, list[str]]]:

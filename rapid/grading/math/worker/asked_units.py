@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from asked_quantity import (
-    CONDITION,
     MEASURES_BY_DIMENSION,
     asks_percent,
+    drop_conditions,
     extract_prose,
     find_asked_dimensions,
     find_asked_divisors,
@@ -21,7 +21,7 @@ from units import (
     MEASURES,
     MEASURES_BY_STEM,
     NO_UNIT,
-    NON_UNIT_STEMS,
+    NON_UNIT_WORDS,
     PERCENT,
     POWER_WORDS,
     RATES,
@@ -94,26 +94,42 @@ def find_asked_units(question: str) -> AskedUnits:
     measures, counted, words = set(), set(), set()
     for phrase in COUNTED_THINGS.findall(text):
         phrase = list(itertools.takewhile(lambda word: word not in END_WORDS, phrase.split()))
-        words |= set(map(get_unit_name, phrase))
+        words |= list_names(phrase)
         if phrase and stem_word(phrase[0]) in MAGNITUDE_STEMS:
-            counted = {"#", stem_word(phrase[0])}  # and no other word, even if that is none
+            counted = {"#"} | list_names(phrase[:1])  # and no other word, even if that is none
             continue
-        # Minutes in "more minutes", but not second in "second graders".
-        plural_measures = [unit for name, unit in list_measures(phrase) if PLURAL.fullmatch(name)]
-        if plural_measures:
-            measures.add(plural_measures[0])
+        # Minutes in "more minutes", but not second in "second graders". Short names, such as kg,
+        # are measures as the first word.
+        asked_measures = [unit for name, unit in list_measures(phrase) if PLURAL.fullmatch(name)]
+        if phrase and len(phrase[0]) < 3 and get_unit_name(phrase[0]) in MEASURES:
+            run = [phrase[0], *itertools.takewhile(is_measure_word, phrase[1:])]
+            asked_measures = [unit for unit in [read_unit(" ".join(run))] if unit]
+        if asked_measures:
+            # Minutes per day may also be called minutes.
+            measures |= {asked_measures[0], drop_period(asked_measures[0])}
             continue
         # In "how many cups of red flour", both cups and flour may be the unit, and in "how many
         # books sold today" books, which is a plural. In "pages per day", days may not.
         for group in re.split(r"\bof\b", " ".join(phrase).partition(" per ")[0]):
             plurals = [word for word in group.split() if PLURAL.fullmatch(word)]
-            counted |= set(map(get_unit_name, plurals or group.split()[-1:]))
+            counted |= list_names(plurals or group.split()[-1:])
     if not (measures or counted):
         for phrase in NAMED_UNITS.findall(text):
             if unit := read_unit(" ".join(itertools.takewhile(is_measure_word, phrase.split()))):
                 measures.add(unit)
-    not_counted = NON_UNIT_STEMS | MEASURES.keys()
-    return AskedUnits(measures, counted - not_counted, words - NON_UNIT_STEMS)
+    return AskedUnits(measures, counted - MEASURES.keys(), words)
+
+
+def list_names(words: Iterable[str]) -> set[str]:
+    """Return the names of the units that words may be."""
+    return {get_unit_name(word) for word in words if word not in NON_UNIT_WORDS}
+
+
+def drop_period(unit: Unit) -> Unit:
+    """Return a unit without a measure of time that divides it: minutes for minutes per day."""
+    return frozenset(
+        (name, power) for name, power in unit if power > 0 or name not in TIME_MEASURES
+    )
 
 
 def list_measures(words: Iterable[str]) -> list[tuple[str, Unit]]:
@@ -205,9 +221,14 @@ def is_unit_allowed(gold: Unit, answer: Unit, question: str) -> bool:
             # "units", or "square units", may replace a measure of length with the same power.
             return names == {"unit"} and is_length and powers == sorted(power for _, power in gold)
         return is_counted
-    if is_counted:
+    # In "how many kg of rice" both kg and kg of rice may be the unit.
+    has_asked_measure = names <= asked_units.words and any(
+        measure <= answer and {power for _, power in answer - measure} <= {1}
+        for measure in asked_units.measures
+    )
+    if is_counted or has_asked_measure:
         return True
-    request = CONDITION.sub("", find_request(question))
+    request = drop_conditions(find_request(question))
     units_of_request = find_asked_units(request)
     if units_of_request.measures or units_of_request.counted:
         return answer in units_of_request.measures

@@ -23,6 +23,7 @@ from forms import (
     get_power_base,
     has_arithmetic,
     is_simplest,
+    number_style,
     shape,
 )
 from formula import (
@@ -149,8 +150,9 @@ def is_form_allowed(gold: Formula, answer: Formula, question: str) -> bool:
     - An answer must not only multiply or divide formulas of the question (`combines_formulas`), if
       the known answer has another form.
     - An answer must not only repeat the question: if the question contains an expression of the
-      same value, the answer must have another form. Integers are an exception, and so are answers
-      in the form of the known answer if the question states the known answer itself.
+      same value, the answer must have another form. Integers are an exception, and decimals if the
+      known answer is a decimal or an integer, and so are answers in the form of the known answer
+      if the question states the known answer itself.
     """
     asked_forms = find_asked_forms(question)  # a subset of {"shape", "simplest"}
     expressions = list_expressions(question, find_functions(gold, question))
@@ -174,6 +176,8 @@ def is_form_allowed(gold: Formula, answer: Formula, question: str) -> bool:
     ):
         return False
     if answer_shape == "integer":
+        return True
+    if number_style(answer) == "decimal" and number_style(gold) in ("decimal", "integer"):
         return True
     if not is_same_form and combines_formulas(answer, question, find_functions(gold, question)):
         return False

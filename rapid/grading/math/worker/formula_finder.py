@@ -2,7 +2,6 @@
 
 import contextlib
 import re
-from collections.abc import Iterator
 
 from formula import PARSER, Formula, kind, operands, parse_formula
 from lark.exceptions import LarkError
@@ -42,6 +41,10 @@ QUESTION_FORMULA = re.compile(
 # Where a part of a formula may begin: not within a command, a word or a number.
 SYMBOL = re.compile(r"\\[a-zA-Z]+|\\.|\"[a-z]+\"|\d+(?:\.\d+)?|\S", re.DOTALL)
 
+# How many tokens are read to parse parts of one formula. Parts of nested brackets are read again
+# and again.
+MAX_TOKENS = 5000
+
 
 def normalize_question(question: str) -> str:
     """Return a question in the spelling in which its formulas are searched."""
@@ -53,33 +56,49 @@ def normalize_question(question: str) -> str:
 def parse_parts(text: str, functions: frozenset[str]) -> list[Formula]:
     """Parse the longest parts of a formula that can be parsed, from left to right.
 
-    A relation is returned as its sides, because one of them may go on beyond the part.
+    A relation is returned as its sides, because one of them may go on beyond the part. After
+    MAX_TOKENS tokens, the rest of the formula is not read.
 
     Args:
         text: a formula that cannot be parsed as a whole, from `clean_latex`.
         functions: the letters of names that are functions before brackets.
     """
     parts: list[Formula] = []
-    end = 0
+    end = token_count = 0
     for symbol in SYMBOL.finditer(text):
         if symbol.start() < end:
             continue
-        for part_end in sorted(find_ends(text, symbol.start()), reverse=True):
+        ends, count = find_ends(text, symbol.start(), MAX_TOKENS - token_count)
+        token_count += count
+        for part_end in reversed(ends):
+            # An attempt reads about as many tokens as were read to find the ends.
+            token_count += count
             with contextlib.suppress(Unreadable):
                 part = parse_formula(text[symbol.start() : part_end], functions)
                 parts += operands(part) if kind(part) in ("chain", "list") else [part]
                 end = part_end
                 break
+            if token_count >= MAX_TOKENS:
+                break
+        if token_count >= MAX_TOKENS:
+            break
     return parts
 
 
-def find_ends(text: str, start: int) -> Iterator[int]:
-    """Yield where a formula that begins at `start` may end: after some of its symbols."""
+def find_ends(text: str, start: int, max_tokens: int) -> tuple[list[int], int]:
+    """Return where a formula that begins at `start` may end, and how many tokens were read.
+
+    It may end after some of its symbols, in increasing order, but not inside brackets.
+    """
     parser = PARSER.parse_interactive(text[start:])
-    end = start
+    ends, end, depth, count = [], start, 0, 0
     with contextlib.suppress(LarkError):
         for token in parser.iter_parse():  # the parser reads a token after it is yielded
-            if "$END" in parser.choices():
-                yield end
+            if depth == 0 and "$END" in parser.choices():
+                ends.append(end)
             end = start + token.end_pos
-    yield end
+            depth += sum(map(token.count, "([{")) - sum(map(token.count, ")]}"))
+            count += 1
+            if count >= max_tokens:
+                return ends, count
+    return ends + [end] * (depth == 0 and end > start), count

@@ -110,10 +110,23 @@ def split_sides(equation: str) -> list[str]:
 def is_same_quantity(
     side: str, quantity: Formula, question_words: frozenset[str], names: frozenset[str]
 ) -> bool:
-    """Return whether a side of an equation has a quantity."""
+    """Return whether a side of an equation has a quantity.
+
+    If only one term of the side has a unit, as in \\$20 - 5, the numbers may have it too.
+    """
     side_quantity = parse_quantity(side, question_words, names)
+    if side_quantity is None:
+        return False
     with contextlib.suppress(Unreadable):
-        return side_quantity is not None and is_equal(side_quantity, quantity)
+        if is_equal(side_quantity, quantity):
+            return True
+        number, rest = value(side_quantity).as_coeff_Add()
+        written_units = list_written_units(side, question_words, names)
+        if number and rest and len(written_units) == 1:
+            unit = parse_quantity(f"1{written_units[0][0]}", question_words, names)
+            # All of the rest must be a multiple of the unit.
+            if unit is not None and (rest / value(unit)).is_Rational:
+                return bool(rest + number * value(unit) == value(quantity))
     return False
 
 

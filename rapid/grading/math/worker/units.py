@@ -25,7 +25,7 @@ MEASURES = {
     "yuan": "", "peso": "", "franc": "", "unit": "",
 }  # fmt: skip
 RATES = {"mph": "miles per hour", "mpg": "miles per gallon"}
-RATE_NAME = re.compile("|".join(RATES))
+RATE_NAME = re.compile(rf"(?<![a-z])(?:{'|'.join(RATES)})(?![a-z])")
 # Signs of currencies, which stand before or after a number, and words before the name by which an
 # amount is divided: $5 an hour is 5 dollars per hour.
 CURRENCIES = {
@@ -57,13 +57,16 @@ MEASURES_BY_STEM = {  # measures by the stems of their names
 MEASURE_PATTERN = "|".join(
     sorted((name for name in MEASURES_BY_STEM if name.isalpha() and len(name) > 1), key=len)[::-1]
 )
-# Words for numbers that may follow "how many", and words that are never units.
+# Words for numbers that may follow "how many", and words that are never units. Only those for
+# numbers have a plural: toes and notes are units, although "to" and "not" are none.
 MAGNITUDE_WORDS = "dozen hundred thousand million billion"
+NUMBER_WORDS = f"{MAGNITUDE_WORDS} half third fourth fifth sixth eighth tenth hundredth".split(" ")
 NON_UNIT_WORDS = (
-    f"{MAGNITUDE_WORDS} or and not to but if than less minus plus over by half halves third fourth "
-    "fifth sixth eighth tenth hundredth negative factorial many different"
+    "or and not to but if than less minus plus over by halves negative factorial many different"
 )
-NON_UNIT_STEMS = frozenset(map(stem_word, NON_UNIT_WORDS.split(" ")))
+NON_UNIT_WORDS = frozenset(
+    [*NON_UNIT_WORDS.split(" "), *NUMBER_WORDS, *(f"{word}s" for word in NUMBER_WORDS)]
+)
 # A word that may be part of a unit; a unit at the end of a text; the parts of a unit.
 UNIT_WORD = (
     r'"[a-z]+"|\\?%|\\degree|\\\$|[€£¥₹]'
@@ -160,20 +163,28 @@ def read_unit(words: str) -> Unit | None:
             sign = -1
         elif part in ("more", "fewer") or (part == "old" and last_name == "yr"):
             continue  # 5 more years are 5 years, and so are 5 years old
-        elif part in POWER_WORDS or part.isdecimal():
+        elif part.isdecimal() or (part in POWER_WORDS and is_power_before(parts[index:])):
             # "squared" and ^{2} follow a measure, "square" comes before it.
             factor = POWER_WORDS.get(part) or int(part)
             if last_name and (part.isdecimal() or part.endswith("ed")):
                 powers[last_name] *= factor
             else:
                 power = factor
-        elif stem_word(part) in NON_UNIT_STEMS or get_unit_name(part) in powers:
+        elif part in NON_UNIT_WORDS or get_unit_name(part) in powers:
             return None
         else:
             last_name = get_unit_name(part)
             powers[last_name] += sign * power
             power = 1
     return frozenset(powers.items()) or None
+
+
+def is_power_before(parts: list[str]) -> bool:
+    """Return whether "square" is a power before these parts of a unit, and no thing's shape.
+
+    Only measures have powers: square tables are tables.
+    """
+    return not parts or not parts[0].isalpha() or get_unit_name(parts[0]) in MEASURES
 
 
 def get_unit_name(word: str) -> str:

@@ -13,7 +13,9 @@ MAX_FACTORED = 1_000_000  # the largest number whose prime factors are computed
 # Numbers of terms. If an expansion would have more than the first, numbers are first put in for the
 # letters. An expansion of more than the second is not computed.
 QUICK_TERMS, MAX_TERMS = 50, 1000
-MAX_DEGREE = 100  # of polynomials that are factored
+# Limits of polynomials that are factored. Time grows with the coefficients that a polynomial of its
+# degree in its letters may have.
+MAX_DEGREE, MAX_COEFFICIENTS = 100, 250
 PLACES = 50  # decimal places with which a value at a point is computed at most
 
 
@@ -92,10 +94,12 @@ def measure_expansion(expression: Expr) -> tuple[int, int]:
 def factor_polynomial(expression: Expr) -> list[tuple[Expr, int]]:
     """Return the irreducible factors of a polynomial, and how often each occurs.
 
-    Raise Unreadable if the degree is too high.
+    Raise Unreadable if the degree is too high, or if it is with that number of letters.
     """
-    if measure_expansion(expression)[1] > MAX_DEGREE:
-        raise Unreadable(f"a polynomial of a degree above {MAX_DEGREE} is not factored")
+    _, degree = measure_expansion(expression)
+    letter_count = len(expression.free_symbols)
+    if degree > MAX_DEGREE or comb(degree + letter_count, degree) > MAX_COEFFICIENTS:
+        raise Unreadable(f"a polynomial of degree {degree} in {letter_count} letters")
     return sympy.factor_list(expression)[1]
 
 
