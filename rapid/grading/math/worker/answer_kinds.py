@@ -42,8 +42,11 @@ TUPLE_WORDS = re.compile(
     r"\b(?:pair|triple|(?:mid|end)?point|coordinate|vector|[a-z]*center|centroid|vert[ei]|foc(?:us|i)"
     r"|foot|intersection|reflection)"
     r"|\bwhere\b[^.?!]*\b(?:intersect|meet|cross)|\breflection of\b|\bto \w+ coordinates"
-    r"|\bsystem of (?:linear )?equations"
     r"|\b(?:as|form) \([a-z ]+(?:, ?[a-z ]+)+\)"
+)
+# A system to solve, or one of equations. "Coordinate system" and the like are none.
+SYSTEM_WORDS = re.compile(
+    r"(?i)\bsystem of (?:\w+ )?equations|\b(?:solv\w*|solutions?)\b[^.?!$]* system\b"
 )
 ORDER_WORDS = re.compile(
     r"(?i)\bin (?:\w+ )?order\b|\b(?:least|greatest|smallest|largest)\b.*"
@@ -103,8 +106,9 @@ def is_about_intervals(question: str) -> bool:
 def asks_tuple(question: str) -> bool:
     """Return whether there is evidence that a question asks for a tuple.
 
-    It does so by its words, by names such as (x, y), by listing two things, or by two equations
-    with two unknowns. If it is about intervals, names in brackets may be an interval.
+    It does so by its words, by names such as (x, y), by listing two things, or by a system of
+    equations, unless it asks for one unknown, such as a parameter of the system. If it is about
+    intervals, names in brackets may be an interval.
     """
     if TUPLE_WORDS.search(question):
         return True
@@ -114,7 +118,9 @@ def asks_tuple(question: str) -> bool:
     has_names = any(
         is_tuple_of_names(formula) for sentence in sentences for formula in read_formulas(sentence)
     )
-    has_system = has_system_of_equations(question) and not ONE_UNKNOWN.search(question)
+    has_system = not ONE_UNKNOWN.search(question) and (
+        SYSTEM_WORDS.search(question) is not None or has_system_of_equations(question)
+    )
     return has_names or has_system or lists_things(question, 2)
 
 

@@ -141,7 +141,7 @@ def is_same_collection(gold: Formula, answer: Formula, question: str) -> bool:
     if (
         is_unbracketed_tuple
         or is_ordered_list
-        or (kinds == {"tuple", "open_interval"} and is_interval(gold, question))
+        or (kinds == {"tuple", "open_interval"} and may_be_interval(gold, question))
         or len(kinds & ORDERED_KINDS) == len(kinds) == 1  # the same kind, whose parts have an order
     ):
         return all(map(is_same, gold_elements, answer_elements, repeat(question)))
@@ -161,11 +161,16 @@ def is_same_collection(gold: Formula, answer: Formula, question: str) -> bool:
     )
 
 
-def is_interval(formula: Tree, question: str) -> bool:
-    """Return whether a pair such as (1, 2) is an open interval: if the question asks for one."""
-    if kind(formula) == "open_interval":
+def may_be_interval(gold: Tree, question: str) -> bool:
+    """Return whether a known answer such as (1, 2) can be an open interval.
+
+    It can if the question asks for no tuple. The answer, such as 1 < x < 2, is an interval by its
+    form, so that the question need not say that it asks for one. If the known answer is an
+    interval, the answer may be a pair.
+    """
+    if kind(gold) == "open_interval":
         return True
-    return has_increasing_ends(formula) and asks_interval(question)
+    return has_increasing_ends(gold) and not asks_tuple(question)
 
 
 def is_tuple(formula: Tree, question: str) -> bool:
