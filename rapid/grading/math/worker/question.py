@@ -11,7 +11,7 @@ from formula import (
     tokens,
     value,
 )
-from formula_finder import QUESTION_FORMULA, normalize_question, parse_parts
+from formula_finder import ENVIRONMENT_END, QUESTION_FORMULA, normalize_question, parse_parts
 from lark import Tree
 from latex import Unreadable, clean_latex
 
@@ -145,7 +145,8 @@ def read_formula_texts(question: str) -> list[tuple[str, bool]]:
     for match in QUESTION_FORMULA.finditer(question):
         is_asked_for = bool(REQUEST_WORDS.search(question[end : match.start()]))
         with contextlib.suppress(Unreadable):
-            formula_texts.append((clean_latex(next(filter(None, match.groups()))), is_asked_for))
+            text = clean_latex(next(filter(None, match.groups())))
+            formula_texts.append((ENVIRONMENT_END.sub("", text), is_asked_for))
         end = match.end()
     return formula_texts
 
