@@ -34,10 +34,17 @@ SIGN_REQUEST = re.compile(
     r"(?i)\b(?:where|when|on what|for (?:what|which))\b[^.?!]*\b(?:negative|positive|above|below"
     r"|greater|less|increas|decreas|rising|falling|concave|convex|converge|defined)"
 )
+# Nouns before names, as in "the real numbers $a$ and $b$", and two names or more, which commas or
+# "and" separate.
+NOUNS = (
+    r"(?: (?:the|all|both|two|three|real|rational|positive|negative|non-?negative|whole|constants?"
+    r"|coefficients?|parameters?|variables?|unknowns?|numbers?|integers?|values? (?:of|for)))*"
+)
+NAMES = r"\$[a-z](?:(?:\$,? and \$|\$, \$|, ?)[a-z])+\$"
 # Words with which a question asks for a tuple: pairs, points and other things with coordinates,
 # where curves meet, and a form such as (larger, smaller).
 TUPLE_WORDS = re.compile(
-    rf"(?i)\bordered\b|\b(?:values? of|for|{FINDING_VERBS}) \$[a-z]\$ and \$[a-z]\$"
+    rf"(?i)\bordered\b|\b(?:values? of|for|(?:{FINDING_VERBS}|for what|for which){NOUNS}) {NAMES}"
     rf"|\b(?:{FINDING_VERBS}|{WRITING_VERBS}|convert|(?<!for )(?:what|which))\b[^.?!,$]*"
     r"\b(?:pair|triple|(?:mid|end)?point|coordinate|vector|[a-z]*center|centroid|vert[ei]|foc(?:us|i)"
     r"|foot|intersection|reflection)"

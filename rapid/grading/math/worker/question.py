@@ -48,7 +48,9 @@ REQUEST_WORDS = re.compile(
 )
 # Words of a sentence that asks, and those of one that asks or says how to write the answer.
 ASKING_WORDS = re.compile(rf"(?i)\b(?:what|how|{FINDING_VERBS}|convert|simplify|solve)\b")
-QUESTION_WORDS = re.compile(rf"{ASKING_WORDS.pattern}|\b(?:which|{WRITING_VERBS})\b")
+QUESTION_WORDS = re.compile(
+    rf"{ASKING_WORDS.pattern}|\b(?:which|{WRITING_VERBS}|answers? (?:as|in))\b"
+)
 ROUNDING_WORDS = re.compile(
     r"(?i)\bto the nearest\b|\bnearest (?:integer|whole|ten|hundred|thousand|cent|percent|degree)"
     r"|\bround(?:ed)? (?:your|the answer|each|to|off|up|down)\b|\bdecimal places?\b"

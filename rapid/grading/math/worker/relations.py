@@ -257,11 +257,11 @@ def is_same_named(gold: Formula, answer: Formula, question: str) -> bool:
 
 
 def find_tuples_of(names: Collection[Formula], question: str) -> list[list[Formula]]:
-    """Return the tuples of certain names in a question, in the question's order of the names."""
+    """Return the tuples or lists of certain names in a question, in its order of the names."""
     return [
         operands(part)
         for part in read_formulas(question)
-        if kind(part) == "tuple" and set(operands(part)) == set(names)
+        if kind(part) in ("tuple", "list") and set(operands(part)) == set(names)
     ]
 
 
