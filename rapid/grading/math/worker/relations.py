@@ -29,6 +29,7 @@ from question import (
     ROUNDING_WORDS,
     find_asked_forms,
     find_asked_formulas,
+    find_request,
     has_value,
     read_formulas,
 )
@@ -232,8 +233,14 @@ def is_same_named(gold: Formula, answer: Formula, question: str) -> bool:
     # In (h, k) = (1, 2) the names say no more than the order.
     if kind(answer) == "list" and not are_names_of_question(answer_values, gold, question):
         return False
+    # x_1 = 1, x_2 = 2 are roots, unless the question asks for these names. f(1), f(2) are no roots.
     letters = {str(name).partition("_")[0] for name in answer_values}
-    if len(letters) == 1 and kind(gold) == "list":  # x_1 = 1, x_2 = 2
+    are_roots = (
+        len(letters) == 1
+        and {*map(kind, answer_values)} == {"NAME"}
+        and not {*answer_values} <= {*read_formulas(find_request(question))}
+    )
+    if are_roots and kind(gold) == "list":
         return is_same_collection(gold, Tree("list", [*answer_values.values()]), question)
     tuples = find_tuples_of(answer_values, question)
     # A known answer (1, 2) may be an interval, unless the question has a tuple of the names, and a
