@@ -71,7 +71,7 @@ FORMULA = re.compile(r"\$[^$]*\$")
 # "and" joins no things; a preposition, after which "and" joins things only if one value belongs to
 # the first or if both have the same structure; and the start of what is no thing.
 UNORDERED_THING = re.compile(
-    r"(?i)\b(?:all|both|possible|roots|zeros|zeroes|solutions|factors|divisors"
+    r"(?i)\b(?:all|possible|roots|zeros|zeroes|solutions|factors|divisors"
     r"|that|which|whose|who|where|when|if|with|for|such|so|given|between|from|to|by|than|is|are"
     r"|satisf\w*)\b"
 )
