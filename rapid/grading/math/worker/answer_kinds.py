@@ -55,9 +55,11 @@ TUPLE_WORDS = re.compile(
 SYSTEM_WORDS = re.compile(
     r"(?i)\bsystem of (?:\w+ )?equations|\b(?:solv\w*|solutions?)\b[^.?!$]* system\b"
 )
+# Words that ask for an order, but not "in order to" or "the greatest integer less than or equal to".
 ORDER_WORDS = re.compile(
-    r"(?i)\bin (?:\w+ )?order\b|\b(?:least|greatest|smallest|largest)\b.*"
-    r"\b(?:first|to)\b"
+    r"(?i)\bin (?:\w+ order\b|order\b(?!\s+(?:for|that|to)\b))"
+    r"|\b(?:least|greatest|smallest|largest)\b[^.?!]*"
+    r"\b(?:first|to (?:the )?(?:least|greatest|smallest|largest))\b"
     r"|ascending|descending|respectively|beginning with|starting with|arrange|\bsort\b"
     r"|\b(?:as|form) \$[a-zA-Z]\$?, *\$?[a-zA-Z]\b"
 )
