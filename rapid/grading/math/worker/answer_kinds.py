@@ -47,15 +47,16 @@ TUPLE_WORDS = re.compile(
     rf"(?i)\bordered\b|\b(?:values? of|for|(?:{FINDING_VERBS}|for what|for which){NOUNS}) {NAMES}"
     rf"|\b(?:{FINDING_VERBS}|{WRITING_VERBS}|convert|(?<!for )(?:what|which))\b[^.?!,$]*"
     r"\b(?:pair|triple|(?:mid|end)?point|coordinate|vector|[a-z]*center|centroid|vert[ei]|foc(?:us|i)"
-    r"|foot|intersection|reflection)"
-    r"|\bwhere\b[^.?!]*\b(?:intersect|meet|cross)|\breflection of\b|\bto \w+ coordinates"
+    r"|foot|intersection|reflection|location)"
+    r"|\bwhere\b[^.?!]*\b(?:intersect|meet|cross)|\breflection of\b"
+    r"|\bcoordinates of the\b|\bimage of \$[a-z]?\(-?\d|\bto \w+ coordinates"
     r"|\b(?:as|form) \([a-z ]+(?:, ?[a-z ]+)+\)"
 )
 # A system to solve, or one of equations. "Coordinate system" and the like are none.
 SYSTEM_WORDS = re.compile(
     r"(?i)\bsystem of (?:\w+ )?equations|\b(?:solv\w*|solutions?)\b[^.?!$]* system\b"
 )
-# Words that ask for an order, but not "in order to" or "the greatest integer less than or equal to".
+# Words that ask for an order. "In order to" and "greatest integer less than or equal to" do not.
 ORDER_WORDS = re.compile(
     r"(?i)\bin (?:\w+ order\b|order\b(?!\s+(?:for|that|to)\b))"
     r"|\b(?:least|greatest|smallest|largest)\b[^.?!]*"
