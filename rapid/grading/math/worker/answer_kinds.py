@@ -34,20 +34,33 @@ SIGN_REQUEST = re.compile(
     r"(?i)\b(?:where|when|on what|for (?:what|which))\b[^.?!]*\b(?:negative|positive|above|below"
     r"|greater|less|increas|decreas|rising|falling|concave|convex|converge|defined)"
 )
+# Nouns before names, as in "the real numbers $a$ and $b$", and two names or more, which commas or
+# "and" separate.
+NOUNS = (
+    r"(?: (?:the|all|both|two|three|real|rational|positive|negative|non-?negative|whole|constants?"
+    r"|coefficients?|parameters?|variables?|unknowns?|numbers?|integers?|values? (?:of|for)))*"
+)
+NAMES = r"\$[a-z](?:(?:\$,? and \$|\$, \$|, ?)[a-z])+\$"
 # Words with which a question asks for a tuple: pairs, points and other things with coordinates,
 # where curves meet, and a form such as (larger, smaller).
 TUPLE_WORDS = re.compile(
-    rf"(?i)\bordered\b|\b(?:values? of|for|{FINDING_VERBS}) \$[a-z]\$ and \$[a-z]\$"
+    rf"(?i)\bordered\b|\b(?:values? of|for|(?:{FINDING_VERBS}|for what|for which){NOUNS}) {NAMES}"
     rf"|\b(?:{FINDING_VERBS}|{WRITING_VERBS}|convert|(?<!for )(?:what|which))\b[^.?!,$]*"
     r"\b(?:pair|triple|(?:mid|end)?point|coordinate|vector|[a-z]*center|centroid|vert[ei]|foc(?:us|i)"
-    r"|foot|intersection|reflection)"
-    r"|\bwhere\b[^.?!]*\b(?:intersect|meet|cross)|\breflection of\b|\bto \w+ coordinates"
-    r"|\bsystem of (?:linear )?equations"
+    r"|foot|intersection|reflection|location)"
+    r"|\bwhere\b[^.?!]*\b(?:intersect|meet|cross)|\breflection of\b"
+    r"|\bcoordinates of the\b|\bimage of \$[a-z]?\(-?\d|\bto \w+ coordinates"
     r"|\b(?:as|form) \([a-z ]+(?:, ?[a-z ]+)+\)"
 )
+# A system to solve, or one of equations. "Coordinate system" and the like are none.
+SYSTEM_WORDS = re.compile(
+    r"(?i)\bsystem of (?:\w+ )?equations|\b(?:solv\w*|solutions?)\b[^.?!$]* system\b"
+)
+# Words that ask for an order. "In order to" and "greatest integer less than or equal to" do not.
 ORDER_WORDS = re.compile(
-    r"(?i)\bin (?:\w+ )?order\b|\b(?:least|greatest|smallest|largest)\b.*"
-    r"\b(?:first|to)\b"
+    r"(?i)\bin (?:\w+ order\b|order\b(?!\s+(?:for|that|to)\b))"
+    r"|\b(?:least|greatest|smallest|largest)\b[^.?!]*"
+    r"\b(?:first|to (?:the )?(?:least|greatest|smallest|largest))\b"
     r"|ascending|descending|respectively|beginning with|starting with|arrange|\bsort\b"
     r"|\b(?:as|form) \$[a-zA-Z]\$?, *\$?[a-zA-Z]\b"
 )
@@ -61,7 +74,7 @@ FORMULA = re.compile(r"\$[^$]*\$")
 # "and" joins no things; a preposition, after which "and" joins things only if one value belongs to
 # the first or if both have the same structure; and the start of what is no thing.
 UNORDERED_THING = re.compile(
-    r"(?i)\b(?:all|both|possible|roots|zeros|zeroes|solutions|factors|divisors"
+    r"(?i)\b(?:all|possible|roots|zeros|zeroes|solutions|factors|divisors"
     r"|that|which|whose|who|where|when|if|with|for|such|so|given|between|from|to|by|than|is|are"
     r"|satisf\w*)\b"
 )
@@ -103,8 +116,9 @@ def is_about_intervals(question: str) -> bool:
 def asks_tuple(question: str) -> bool:
     """Return whether there is evidence that a question asks for a tuple.
 
-    It does so by its words, by names such as (x, y), by listing two things, or by two equations
-    with two unknowns. If it is about intervals, names in brackets may be an interval.
+    It does so by its words, by names such as (x, y), by listing two things, or by a system of
+    equations, unless it asks for one unknown, such as a parameter of the system. If it is about
+    intervals, names in brackets may be an interval.
     """
     if TUPLE_WORDS.search(question):
         return True
@@ -114,7 +128,9 @@ def asks_tuple(question: str) -> bool:
     has_names = any(
         is_tuple_of_names(formula) for sentence in sentences for formula in read_formulas(sentence)
     )
-    has_system = has_system_of_equations(question) and not ONE_UNKNOWN.search(question)
+    has_system = not ONE_UNKNOWN.search(question) and (
+        SYSTEM_WORDS.search(question) is not None or has_system_of_equations(question)
+    )
     return has_names or has_system or lists_things(question, 2)
 
 

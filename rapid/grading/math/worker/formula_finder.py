@@ -33,11 +33,14 @@ PLAIN_FACTOR = rf"(?:{PLAIN_NAMES}(?:{PLAIN_SUM}|\([a-z]\))+|{PLAIN_NAME}|{PLAIN
 # operation, a root or a decimal outside of them.
 QUESTION_FORMULA = re.compile(
     r"\$\$(.+?)\$\$|(?<!\\)\$(.+?)(?<!\\)\$|\\\[(.+?)\\\]|\\\((.+?)\\\)"
-    r"|\\begin\{(?:align|equation|gather|multline)\*?\}(.+?)\\end\{"
+    r"|(\\begin\{(?:align|gather)\*?\}.+?\\end\{(?:align|gather)\*?\})"
+    r"|\\begin\{(?:equation|multline)\*?\}(.+?)\\end\{"
     rf"|(?<![\w\\$.])(-?{PLAIN_FACTOR}(?:{PLAIN_OPERATOR}{PLAIN_FACTOR})+"
     rf"|-?{PLAIN_NAMES}{PLAIN_SUM}+|-?{PLAIN_ROOT})|(\d*\.\d+)",
     re.DOTALL,
 )
+# The ends of an environment whose rows `clean_latex` could not make a list.
+ENVIRONMENT_END = re.compile(r"\\(?:begin|end)\{(?:align|gather)\*?\}")
 # Where a part of a formula may begin: not within a command, a word or a number.
 SYMBOL = re.compile(r"\\[a-zA-Z]+|\\.|\"[a-z]+\"|\d+(?:\.\d+)?|\S", re.DOTALL)
 

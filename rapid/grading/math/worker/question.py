@@ -11,7 +11,7 @@ from formula import (
     tokens,
     value,
 )
-from formula_finder import QUESTION_FORMULA, normalize_question, parse_parts
+from formula_finder import ENVIRONMENT_END, QUESTION_FORMULA, normalize_question, parse_parts
 from lark import Tree
 from latex import Unreadable, clean_latex
 
@@ -48,7 +48,9 @@ REQUEST_WORDS = re.compile(
 )
 # Words of a sentence that asks, and those of one that asks or says how to write the answer.
 ASKING_WORDS = re.compile(rf"(?i)\b(?:what|how|{FINDING_VERBS}|convert|simplify|solve)\b")
-QUESTION_WORDS = re.compile(rf"{ASKING_WORDS.pattern}|\b(?:which|{WRITING_VERBS})\b")
+QUESTION_WORDS = re.compile(
+    rf"{ASKING_WORDS.pattern}|\b(?:which|{WRITING_VERBS}|answers? (?:as|in))\b"
+)
 ROUNDING_WORDS = re.compile(
     r"(?i)\bto the nearest\b|\bnearest (?:integer|whole|ten|hundred|thousand|cent|percent|degree)"
     r"|\bround(?:ed)? (?:your|the answer|each|to|off|up|down)\b|\bdecimal places?\b"
@@ -145,7 +147,8 @@ def read_formula_texts(question: str) -> list[tuple[str, bool]]:
     for match in QUESTION_FORMULA.finditer(question):
         is_asked_for = bool(REQUEST_WORDS.search(question[end : match.start()]))
         with contextlib.suppress(Unreadable):
-            formula_texts.append((clean_latex(next(filter(None, match.groups()))), is_asked_for))
+            text = clean_latex(next(filter(None, match.groups())))
+            formula_texts.append((ENVIRONMENT_END.sub("", text), is_asked_for))
         end = match.end()
     return formula_texts
 

@@ -29,6 +29,7 @@ from question import (
     ROUNDING_WORDS,
     find_asked_forms,
     find_asked_formulas,
+    find_request,
     has_value,
     read_formulas,
 )
@@ -141,7 +142,7 @@ def is_same_collection(gold: Formula, answer: Formula, question: str) -> bool:
     if (
         is_unbracketed_tuple
         or is_ordered_list
-        or (kinds == {"tuple", "open_interval"} and is_interval(gold, question))
+        or (kinds == {"tuple", "open_interval"} and may_be_interval(gold, question))
         or len(kinds & ORDERED_KINDS) == len(kinds) == 1  # the same kind, whose parts have an order
     ):
         return all(map(is_same, gold_elements, answer_elements, repeat(question)))
@@ -161,11 +162,16 @@ def is_same_collection(gold: Formula, answer: Formula, question: str) -> bool:
     )
 
 
-def is_interval(formula: Tree, question: str) -> bool:
-    """Return whether a pair such as (1, 2) is an open interval: if the question asks for one."""
-    if kind(formula) == "open_interval":
+def may_be_interval(gold: Tree, question: str) -> bool:
+    """Return whether a known answer such as (1, 2) can be an open interval.
+
+    It can if the question asks for no tuple. The answer, such as 1 < x < 2, is an interval by its
+    form, so that the question need not say that it asks for one. If the known answer is an
+    interval, the answer may be a pair.
+    """
+    if kind(gold) == "open_interval":
         return True
-    return has_increasing_ends(formula) and asks_interval(question)
+    return has_increasing_ends(gold) and not asks_tuple(question)
 
 
 def is_tuple(formula: Tree, question: str) -> bool:
@@ -227,8 +233,14 @@ def is_same_named(gold: Formula, answer: Formula, question: str) -> bool:
     # In (h, k) = (1, 2) the names say no more than the order.
     if kind(answer) == "list" and not are_names_of_question(answer_values, gold, question):
         return False
+    # x_1 = 1, x_2 = 2 are roots, unless the question asks for these names. f(1), f(2) are no roots.
     letters = {str(name).partition("_")[0] for name in answer_values}
-    if len(letters) == 1 and kind(gold) == "list":  # x_1 = 1, x_2 = 2
+    are_roots = (
+        len(letters) == 1
+        and {*map(kind, answer_values)} == {"NAME"}
+        and not {*answer_values} <= {*read_formulas(find_request(question))}
+    )
+    if are_roots and kind(gold) == "list":
         return is_same_collection(gold, Tree("list", [*answer_values.values()]), question)
     tuples = find_tuples_of(answer_values, question)
     # A known answer (1, 2) may be an interval, unless the question has a tuple of the names, and a
@@ -252,11 +264,11 @@ def is_same_named(gold: Formula, answer: Formula, question: str) -> bool:
 
 
 def find_tuples_of(names: Collection[Formula], question: str) -> list[list[Formula]]:
-    """Return the tuples of certain names in a question, in the question's order of the names."""
+    """Return the tuples or lists of certain names in a question, in its order of the names."""
     return [
         operands(part)
         for part in read_formulas(question)
-        if kind(part) == "tuple" and set(operands(part)) == set(names)
+        if kind(part) in ("tuple", "list") and set(operands(part)) == set(names)
     ]
 
 
