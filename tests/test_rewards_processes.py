@@ -25,7 +25,11 @@ from tests.grading.lean import stand_in
 from tests.subprocesses import filter_living, wait_for
 
 ENDLESS = {  # reward functions, completions that take very long to grade, and the columns of their rows
-    "math": (MathReward, r"\boxed{(x+y+z)^{2000}}", {"answer": ["x+y+z"]}),
+    "math": (
+        MathReward,
+        r"\boxed{\frac{0.5(x+1)^{9999}}{x}}",
+        {"answer": [r"\frac{(x+1)^{9999}}{2x}"]},
+    ),
     "code": (CodeReward, "def f(x):\n    while True: pass", {"tests": [["assert f(1) == 2"]]}),
     "lean": (LeanReward, stand_in.ENDLESS, {"theorem": [stand_in.STATEMENT]}),
 }

@@ -66,12 +66,15 @@ def test_sampler_is_trusted_if_its_weights_are_exact_enough(
 
 
 def test_resumed_run_keeps_its_source_of_log_mu(toy_model, tmp_path, monkeypatch):
+    """The first run finds errors above the bound; the resumed run would find none."""
     settings = {"dtype": torch.bfloat16, "save_strategy": "steps", "save_steps": 2} | STEPS
-    train_rapid(toy_model, tmp_path, "rapid", **settings | {"max_steps": 2})
-    monkeypatch.setattr(sampler_check, "WEIGHT_ERROR_BOUND", -1.0)
+    with monkeypatch.context() as patched:
+        patched.setattr(sampler_check, "WEIGHT_ERROR_BOUND", -1.0)
+        trainer = train_rapid(toy_model, tmp_path, "rapid", **settings | {"max_steps": 2})
+        assert not trainer.uses_sampler_logps()
     trainer = build_rapid_trainer(toy_model, tmp_path, "rapid", **settings)
     trainer.train(str(tmp_path / "checkpoint-2"))
-    assert trainer.uses_sampler_logps()
+    assert not trainer.uses_sampler_logps()
 
 
 @pytest.mark.parametrize(

@@ -339,7 +339,9 @@ def test_a_limit_that_is_not_reached_changes_nothing(toy_model, tmp_path, worker
 def test_the_time_limit_of_graders_is_a_reward_of_zero():
     """It should be shorter than `reward_timeout`, with which a completion has no reward."""
     reward = MathReward(timeout=SECONDS, workers=1)
-    [verdict] = reward.grade([""], [r"\boxed{(x+y+z)^{2000}}"], answer=["x+y+z"])
+    [verdict] = reward.grade(
+        [""], [r"\boxed{\frac{0.5(x+1)^{9999}}{x}}"], answer=[r"\frac{(x+1)^{9999}}{2x}"]
+    )
     assert (verdict.reward, verdict.reason) == (0.0, "timeout")
 
 
