@@ -4,7 +4,6 @@ import json
 from typing import Any
 
 from transformers.trainer_pt_utils import AcceleratorConfig
-from transformers.training_args import _convert_str_dict
 
 
 def read_accelerator_config(setting: Any) -> Any:
@@ -15,7 +14,7 @@ def read_accelerator_config(setting: Any) -> Any:
     TrainingArguments refuses other types itself.
     """
     if isinstance(setting, str) and setting.startswith("{"):  # from a command line
-        setting = _convert_str_dict(json.loads(setting))
+        setting = json.loads(setting)
     if isinstance(setting, str):
         return AcceleratorConfig.from_json_file(setting)
     return AcceleratorConfig(**setting) if isinstance(setting, dict) else setting

@@ -168,16 +168,16 @@ def count_things(text: str) -> int:
 
     It is 1 if the request asks for the values of one thing, such as roots.
     """
-    *first_things, last = re.split(r",? and ", FORMULA.sub("$", text), maxsplit=1)
-    things = [thing for part in first_things for thing in part.split(", ")]
-    if VERB_START.match(last) or any(map(UNORDERED_THING.search, things)):
+    *beginning, last = re.split(r",? and ", FORMULA.sub("$", text), maxsplit=1)
+    phrases = [phrase for part in beginning for phrase in part.split(", ")]
+    if VERB_START.match(last) or any(map(UNORDERED_THING.search, phrases)):
         return 1
     # "The value of $a$ and $b$" are two things, but "the intersections of $y=x$ and $y=1$" are one.
-    for thing in things:
-        preposition = PREPOSITION.search(thing)
-        if not preposition or SAME_MEASURE.search(thing):
+    for phrase in phrases:
+        preposition = PREPOSITION.search(phrase)
+        if not preposition or SAME_MEASURE.search(phrase):
             continue
         is_parallel = not preposition[1] or PREPOSITION.search(last)
         if not (ARTICLE.match(last) and is_parallel):
             return 1
-    return len(things) + 1
+    return len(phrases) + 1

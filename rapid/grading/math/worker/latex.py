@@ -240,9 +240,10 @@ def replace_infix_commands(text: str) -> str:
                 depth += {"}": 1, "{": -1}.get(text[start], 0)
         is_whole = depth >= 0
         end = len(text) if is_whole else find_closing_brace(text, infix.end())
-        left = text[0 if is_whole else start + 1 : infix.start()]
-        left, right = strip_braces(left), strip_braces(text[infix.end() : end])
-        parts = f"{INFIX_COMMANDS[infix[1]]}{{{left}}}{{{right}}}"
+        begin = 0 if is_whole else start + 1
+        first = strip_braces(text[begin : infix.start()])
+        second = strip_braces(text[infix.end() : end])
+        parts = f"{INFIX_COMMANDS[infix[1]]}{{{first}}}{{{second}}}"
         if is_whole:
             return replace_infix_commands(parts)
         keeps_braces = not re.search(r"\d *$", text[:start])

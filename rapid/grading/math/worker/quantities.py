@@ -88,8 +88,8 @@ def _drop_converted_sides(
             for side in sides
         ]
         if any(are_equal):
-            kept = [side for side, drops in zip(sides, are_equal, strict=True) if not drops]
-            return "=".join([*kept, solution])
+            other_sides = [side for side, drops in zip(sides, are_equal, strict=True) if not drops]
+            return "=".join([*other_sides, solution])
         if has_unit:
             break
     return equation

@@ -107,15 +107,15 @@ def unify_calls(expression: Expr) -> Expr:
     """Return an expression with f(x^2+x) in place of f(x(x+1)), if it has both, and so on."""
     unified: dict[Expr, Expr] = {}
     for call in sorted(expression.atoms(CALL), key=sympy.default_sort_key):
-        unified[call] = next((other for other in unified if is_same_call(call, other)), call)
+        unified[call] = next((twin for twin in unified if is_same_call(call, twin)), call)
     return expression.xreplace(unified)
 
 
 def is_same_call(first: Expr, second: Expr) -> bool:
     """Return whether two calls have the same function and equal arguments."""
     return len(first.args) == len(second.args) and all(
-        is_zero(unify_calls(argument - other))
-        for argument, other in zip(first.args, second.args, strict=True)
+        is_zero(unify_calls(our_argument - their_argument))
+        for our_argument, their_argument in zip(first.args, second.args, strict=True)
     )
 
 
